@@ -47,9 +47,12 @@ class TableAlteration:
         comment: str = "",
         immutable: bool = False,
         too_long: TooLong | None = None,
+        default_expression: str | None = None,
+        merge: str | None = None,
     ) -> Self:
         """Add a last column. Existing rows show ``read_default``, or NULL without one; a column that is not
-        ``nullable`` needs one. New rows get ``write_default`` if the data has no such column."""
+        ``nullable`` needs one. New rows get ``write_default``, or the value of ``default_expression``, if the data has
+        no such column."""
         return self._add(
             alter.AddColumn,
             name=name,
@@ -63,6 +66,8 @@ class TableAlteration:
             comment=comment,
             immutable=immutable,
             too_long=too_long,
+            default_expression=default_expression,
+            merge=merge,
         )
 
     def drop_column(self, name: str) -> Self:
@@ -73,9 +78,16 @@ class TableAlteration:
         """Rename a column. It may be part of the key."""
         return self._add(alter.RenameColumn, name=name, to=new_name)
 
-    def set_default(self, name: str, write_default: Any) -> Self:
-        """Set the value that new rows get if the data has no such column. None removes the default."""
-        return self._add(alter.SetDefault, name=name, write_default=to_json(write_default))
+    def set_default(self, name: str, write_default: Any = None, *, expression: str | None = None) -> Self:
+        """Set the value that new rows get if the data has no such column, or the SQL ``expression`` that computes it
+        from the row's other columns and ``now()``. Without either, the default is removed."""
+        default = to_json(write_default)
+        return self._add(alter.SetDefault, name=name, write_default=default, default_expression=expression)
+
+    def set_merge(self, name: str, merge: str | None) -> Self:
+        """Set how ``Table.merge`` combines a value with that of an existing row: see ``ColumnOptions.merge``. None: the
+        new value replaces it."""
+        return self._add(alter.SetMerge, name=name, merge=merge)
 
     def set_encoding(self, name: str, encoding: str | None) -> Self:
         """Set how files written from now on encode a column. None restores the default of its type."""

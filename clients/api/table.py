@@ -158,8 +158,9 @@ class Table(LazyTable):
         writer: str | None = None,
         seq: int | None = None,
         if_timestamp: Moment | None = None,
+        rules: Mapping[str, str] | None = None,
     ) -> WriteResult:
-        """Apply one of the eight operations to every row of ``data``, and return when all is durable.
+        """Apply one of the operations to every row of ``data``, and return when all is durable.
 
         ``data`` is a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with
         ``__arrow_c_stream__``, a dict of columns, a list of dicts, a ``pyarrow.dataset``, or the path of a Parquet or
@@ -177,6 +178,8 @@ class Table(LazyTable):
         With ``if_timestamp``, a row is touched only if it has not changed since that time, such as the ``as_of`` of the
         scan that read it; otherwise it is rejected with CONFLICT, or ignored by the ``_ignore`` forms.
 
+        ``rules`` are those of a ``merge``.
+
         Rejected rows do not stop the others. They are raised as ``RowErrors``, whose ``result`` describes the whole
         write; with ``on_error="return"`` they are in the result's ``errors``.
 
@@ -187,7 +190,7 @@ class Table(LazyTable):
         """
         if on_error not in ("raise", "return"):
             raise InvalidArgumentError(f"on_error must be 'raise' or 'return', not {on_error!r}")
-        command = command_of(self.name, op, atomic, durability, commit, writer, seq, if_timestamp)
+        command = command_of(self.name, op, atomic, durability, commit, writer, seq, if_timestamp, rules)
         if seq is None:
             result = self._write_all(command, data)
         else:
@@ -245,6 +248,17 @@ class Table(LazyTable):
     def upsert_ignore(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Like ``upsert``, but ignore rows that would be rejected because of the row they meet. See ``write``."""
         return self.write(data, Operation.UPSERT_IGNORE, **how)
+
+    def merge(self, data: Any, rules: Mapping[str, str] | None = None, **how: Unpack[WriteHow]) -> WriteResult:
+        """Add rows; combine values with those of existing rows, as counters do, in the columns that have a rule.
+
+        ``rules`` maps columns to ``"sum"``, ``"min"``, ``"max"``, ``"append"``, or to an SQL expression of the existing
+        row and the new one, as in ``{"views": "views + excluded.views"}``. None takes the rules of the table's columns:
+        see ``ColumnOptions.merge``. Other columns of ``data`` replace the values that are there, as ``upsert`` does. No
+        write of others is lost, and a write that is sent again after an error counts once. See ``write`` and
+        docs/statements.md.
+        """
+        return self.write(data, Operation.MERGE, rules=rules, **how)
 
     def update(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
         """Change rows. A row whose key does not exist is rejected with NOT_FOUND. See ``write``."""

@@ -88,6 +88,11 @@ class Transaction:
         """Stage rows to insert or update; the commit ignores those it would reject. See ``Table.upsert_ignore``."""
         return self.write(table, data, Operation.UPSERT_IGNORE)
 
+    def merge(self, table: str | Table, data: Any) -> StageResult:
+        """Stage rows to add, or to combine with those that exist by the rules of the table's columns. See
+        ``Table.merge``."""
+        return self.write(table, data, Operation.MERGE)
+
     def update(self, table: str | Table, data: Any) -> StageResult:
         """Stage changes of rows. See ``write`` and ``Table.update``."""
         return self.write(table, data, Operation.UPDATE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal, TypedDict
@@ -61,15 +62,16 @@ def command_of(
     writer: str | None,
     seq: int | None,
     if_timestamp: Moment | None,
+    rules: Mapping[str, str] | None = None,
 ) -> WriteCommand:
     """Return the command for the arguments of a user's ``Table.write``. Raises InvalidArgumentError if an argument is
     wrong."""
-    if writer is seq is if_timestamp is None:
+    if writer is seq is if_timestamp is rules is None:
         try:
             return _plain_command(table, op, atomic, durability, commit)
         except TypeError:  # one that is not hashable, and wrong
             pass
-    return _command(table, op, atomic, durability, commit, checked_writer(writer, seq), if_timestamp)
+    return _command(table, op, atomic, durability, commit, checked_writer(writer, seq), if_timestamp, rules)
 
 
 def _command(
@@ -80,6 +82,7 @@ def _command(
     commit: object,
     writer: str | None = None,
     if_timestamp: Moment | None = None,
+    rules: Mapping[str, str] | None = None,
 ) -> WriteCommand:
     return built(
         WriteCommand,
@@ -91,6 +94,7 @@ def _command(
         commit=word(CommitMode, commit, "commit mode"),
         writer=writer,
         if_timestamp=None if if_timestamp is None else read_moment(if_timestamp, "if_timestamp"),
+        rules=rules if rules is None or not isinstance(rules, Mapping) else dict(rules),
     )
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ERRORS_SHOWN = 10
 
 Files = Annotated[list[str], typer.Argument(help="Files, folders and URIs; - reads standard input (needs --format).")]
-Op = Annotated[str, typer.Option(help="insert, upsert, update or delete, optionally with _ignore.")]
+Op = Annotated[str, typer.Option(help="insert, upsert, update or delete, optionally with _ignore; or merge.")]
 Atomic = Annotated[bool, typer.Option("--atomic", help="Load all files in one commit; any rejected row rejects it.")]
 Create = Annotated[bool, typer.Option("--create", help="Create the table from the first file if it does not exist.")]
 Key = Annotated[

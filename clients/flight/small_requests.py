@@ -165,7 +165,8 @@ def _checked(answer: bytes) -> tuple[dict[str, Any], bytes, bytes]:
 def _key(command: WriteCommand, writer: str) -> tuple[Any, ...]:
     """Return the fields that make the text of a command another one; the others have their defaults."""
     how = command.op, command.atomic, command.durability, command.if_timestamp, command.count_replaced
-    return command.table, *how, writer
+    rules = None if command.rules is None else tuple(command.rules.items())
+    return command.table, *how, rules, writer
 
 
 def _named(command: WriteCommand, writer: str) -> bytes:

@@ -20,6 +20,7 @@ from ...schemas.table.table import TableDefinition, TableOptions, TableSchema
 from ..maintenance.op import MaintenanceOp
 from ..manifest.environment import Environment
 from ..manifest.manifest import TableEntry, TabletEntry
+from ..table.formulas import check_formulas
 from ..table.table import Table
 from ..table.table_version import TableVersion, write_locks
 from ..tablet.directories import make_directories, retire
@@ -90,6 +91,7 @@ class Catalog:
             InvalidArgumentError: the definition breaks a rule.
         """
         schema, options = TableSchema.create(definition, self._limits), definition.options.checked()
+        check_formulas(schema)
         partitions = PartitionSchema.create(definition.partition_by, schema, self._limits)
         with self._lock:
             if found := self._tables.get(definition.name):
@@ -162,6 +164,7 @@ class Catalog:
             )
         before = TableState(table.name, version.schema, version.options, version.partitions)
         state = altered(before, alteration.steps, self._limits)
+        check_formulas(state.schema)
         self._check_room(0, state.partitions.tablet_count - len(version.tablets))
         return state
 

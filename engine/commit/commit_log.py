@@ -71,10 +71,10 @@ class CommitLog:
         """Why commits are impossible; None if they are possible."""
         return self._latch.reason or (str(self._wal.failed) if self._wal.failed else None)
 
-    def now(self, *schemas: TableSchema) -> int:
-        """Return a moment after all commits so far; 0 if rows expire in no table with these schemas, and so none is
-        needed."""
-        return self._mvcc.now() if any(schema.ttl for schema in schemas) else 0
+    def now(self, *schemas: TableSchema, is_needed: bool = False) -> int:
+        """Return a moment after all commits so far; 0 if it is not needed, since rows expire in no table with these
+        schemas, and none computes defaults."""
+        return self._mvcc.now() if is_needed or any(schema.reads_clock for schema in schemas) else 0
 
     @property
     def is_crowded(self) -> bool:

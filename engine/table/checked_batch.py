@@ -241,6 +241,21 @@ def _is_given(column: ColumnSchema, schema: TableSchema, operation: Operation) -
     return column is schema.auto_incrementing and operation.base is Operation.INSERT
 
 
+def checked_cells(array: pa.Array, column: ColumnSchema, limits: Limits, what: str) -> pa.Array:
+    """Return cells that the store computed for rows of a table, in the column's type; ``what`` computed them.
+
+    Raises:
+        InvalidArgumentError: one does not fit. Text that is too long is never cut.
+    """
+    refusals = RowRefusals(len(array))
+    array = _checked(array, column, refusals, limits)
+    if refusals.cuts is not None:
+        raise InvalidArgumentError(f"{what}: the value has more than {column.logical.length:,} characters")
+    if refusals.reasons:
+        raise InvalidArgumentError(f"{what}: {refusals.reasons[0][1]}")
+    return array
+
+
 def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
     kind = column.logical
     array = _nested(array, column, refusals, limits) if kind.is_nested else _cast(array, column, refusals)

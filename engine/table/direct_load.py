@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.errors import StoreError
+from ...schemas.errors import InvalidArgumentError, StoreError
 from ...schemas.rows.write import WriteCommand
 from ...schemas.table.operation import Operation
 from ..compaction.merge import TARGET_BYTES
@@ -37,7 +37,7 @@ from ..vectors.keys.keys import argsort_keys, keys_ascend, slice_keys, take_keys
 from ..vectors.physical import physical_of
 from .routed_batch import RoutedBatch, TabletRows
 from .table_version import TableVersion
-from .tablet_change import whole_rows
+from .tablet_change import DefaultCells, whole_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class DirectLoad:
         staged: list[StagedRowSet] = []
         try:
             for part in routed.parts if _may_bypass(routed, command) else []:
-                staged += self._stage(routed.version, part)
+                staged += self._stage(routed.version, part, routed.computing)
             for one in staged:
                 one.keys.are_still_new()  # leaves little to compare under the lock
             yield staged
@@ -72,8 +72,9 @@ class DirectLoad:
                 one.keys.forget()
             self.give_up([one for one in staged if not one.is_logged])
 
-    def _stage(self, version: TableVersion, part: TabletRows) -> list[StagedRowSet]:
-        """Write a part as rowsets of about the target size; none if it is too small or has a row that is not new."""
+    def _stage(self, version: TableVersion, part: TabletRows, defaults: DefaultCells | None) -> list[StagedRowSet]:
+        """Write a part as rowsets of about the target size; none if it is too small, has a row that is not new, or one
+        with a default that cannot be computed."""
         size = part.rows.nbytes
         if not self.may_take(size) or not len(part.keys):
             return []
@@ -86,10 +87,12 @@ class DirectLoad:
         staged: list[StagedRowSet] = []
         try:
             if new.are_absent(part.keys):
-                self.write(version, part, new, staged)
+                self.write(version, part, new, staged, defaults)
         except BaseException as error:
             self.give_up(staged)
             new.forget()
+            if isinstance(error, InvalidArgumentError):
+                return []  # the ordinary way refuses the row
             if part.tablet.retired and isinstance(error, StoreError):
                 return []  # its files were deleted with it; the check under the locks finds the new table version
             raise
@@ -97,14 +100,22 @@ class DirectLoad:
             new.forget()
         return staged
 
-    def write(self, version: TableVersion, part: TabletRows, new: NewKeys, staged: list[StagedRowSet]) -> None:
+    def write(
+        self,
+        version: TableVersion,
+        part: TabletRows,
+        new: NewKeys,
+        staged: list[StagedRowSet],
+        defaults: DefaultCells | None = None,
+    ) -> None:
         """Write rows with distinct keys as rowsets of about the target size, and add those to ``staged``.
 
         Raises:
+            InvalidArgumentError: a default cannot be computed; else as for the next.
             StorageFullError, UnavailableError: not all could be written; the caller gives up those in ``staged``.
         """
         for piece in _in_key_order(part, keys_ascend(part.keys), -(-part.rows.nbytes // TARGET_BYTES)):
-            staged.append(self._write(version, piece, new))
+            staged.append(self._write(version, piece, new, defaults))
 
     def give_up(self, staged: list[StagedRowSet]) -> None:
         """Remove rowsets that will not be attached, and their files."""
@@ -112,13 +123,15 @@ class DirectLoad:
             one.give_up()
             remove_orphans(self.environment, one.rowset.path)
 
-    def _write(self, version: TableVersion, part: TabletRows, new: NewKeys) -> StagedRowSet:
+    def _write(
+        self, version: TableVersion, part: TabletRows, new: NewKeys, defaults: DefaultCells | None
+    ) -> StagedRowSet:
         environment, tablet = self.environment, part.tablet
         rowset_id = environment.manifest.new_file_id()
         path = files.path(tablet.directory_id, rowset_id, "base")
         try:
             with named("the rows could not be written"):
-                _write_base(version, part, environment, path, rowset_id)
+                _write_base(version, part, defaults, environment, path, rowset_id)
                 rowset = open_rowset(tablet, environment, RowsetEntry(id=rowset_id, durable_lsn=0), slot=-1)
             return StagedRowSet(rowset, new, part.hashes)
         except BaseException:
@@ -149,9 +162,16 @@ def _in_key_order(part: TabletRows, is_sorted: bool, count: int) -> Iterator[Tab
             yield TabletRows(part.tablet, None, rows, keys, hashes, np.arange(last - first))
 
 
-def _write_base(version: TableVersion, part: TabletRows, environment: Environment, path: str, rowset_id: int) -> None:
+def _write_base(
+    version: TableVersion,
+    part: TabletRows,
+    defaults: DefaultCells | None,
+    environment: Environment,
+    path: str,
+    rowset_id: int,
+) -> None:
     """Write the rows in key order and make file and name durable. The base's timestamp is not known yet."""
-    rows = whole_rows(version, part.rows, part.rows)
+    rows = whole_rows(version, part.rows, part.rows, defaults)
     arrays = {int(name): rows.column(name) for name in rows.schema.names}
     cells = {column_id: from_arrow(array, physical_of(array.type)) for column_id, array in arrays.items()}
     encodings = files.encodings(version.schema)

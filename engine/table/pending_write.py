@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,8 @@ class PendingWrite:
     """The tablets that the batch touched."""
     stored: int | None = None
     """How many of its keys are new; None if nobody asked."""
+    reasons: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Why rows are refused because of what the store computes for them."""
 
     def result(self) -> WriteResult:
         """Return the answer once the write is durable and visible.
@@ -55,6 +58,7 @@ class PendingWrite:
             self.durability,
             self.rejected,
             self.stored,
+            self.reasons,
         )
 
     def committed(self, commit: Commit | None) -> PendingWrite:

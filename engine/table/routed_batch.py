@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from ..tablet.tablet import Tablet
 from ..vectors.keys.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, slice_keys, take_keys
 from .auto_increment import NO_IDS, AutoIncrement
 from .checked_batch import CheckedBatch, check_batch, over_limit
+from .computing import Computing, computing_of
 from .table_version import TableVersion, grouped
 
 _ROWS_ALONE = 4096
@@ -49,6 +50,8 @@ class RoutedBatch:
     """One for each tablet that the batch touches. A table with a single tablet always has one, perhaps empty."""
     first_id: int | None
     """The least id that the store gave to its rows; None if it gave none."""
+    computing: Computing | None = None
+    """What is to be computed for its rows; None: nothing."""
 
 
 def route(
@@ -59,10 +62,11 @@ def route(
     auto_increment: AutoIncrement,
     now: int | None,
     brought: np.ndarray = NO_IDS,
+    rules: Mapping[str, str] | None = None,
 ) -> RoutedBatch:
     """Check a batch, number new rows if the table does so, and divide the batch by tablet. Rows that say when they were
     written, but not in the batch, are written at the moment ``now``, if it is given. ``brought`` are ids that the same
-    commit brings, ascending.
+    commit brings, ascending; ``rules`` those of a merge, by column, None for those of the table.
 
     Raises:
         InvalidArgumentError: the batch as a whole is wrong.
@@ -76,13 +80,19 @@ def route(
     checked, keys, numbers = _covered(version, checked, keys)
     if len(keys):
         version.check_writable(numbers)
+    sent = set(checked.column_ids)
+    shape, computing = shape_of(version, sent), None
+    if version.formulas or operation is Operation.MERGE:
+        computing = computing_of(version, operation, rules, sent, now or 0, limits)
+        shape = replace(shape, has_values=shape.has_values or bool(computing and computing.rules))
     return RoutedBatch(
         version,
         batch,
         checked,
-        shape_of(version, set(checked.column_ids)),
+        shape,
         by_tablet(version, checked.rows, keys, numbers),
         auto_increment.first_id(checked, version.schema, operation),
+        computing,
     )
 
 

@@ -114,7 +114,9 @@ class Table:
             NotFoundError: the table was dropped meanwhile.
         """
         while True:
-            routed = route(self.version, batch, command.op, limits, self.auto_increment, log.now(self.schema))
+            now = log.now(self.schema, is_needed=command.rules is not None)
+            ids = self.auto_increment
+            routed = route(self.version, batch, command.op, limits, ids, now, rules=command.rules)
             staging = direct_load.staged(routed, command) if direct_load else nullcontext([])
             try:
                 with staging as staged, write_locks([part.tablet for part in routed.parts]):
@@ -174,14 +176,22 @@ def _applied(
         )
         for each in routed.parts
     ]
+    if routed.computing:
+        decided = [
+            routed.computing.resolved(each.rows, each.first, some, each.tablet.newest_of)
+            for each, some in zip(routed.parts, decided, strict=True)
+        ]
     status = status_of(routed, decided)
+    reasons = reasons_of(routed, decided)
     stored = _stored(command, routed, decided, ready)
     rejected = command.atomic and has_errors(checked, status)
     commit = None
     if ticket or ((ready or any(each.changes_rows for each in decided)) and not rejected):
         changes = [] if rejected else changes_of(routed, decided)
         attached = [] if rejected else attached
-        said = answer(batch, version.schema, checked, status, 0, durability, rejected, stored) if ticket else None
+        said = (
+            answer(batch, version.schema, checked, status, 0, durability, rejected, stored, reasons) if ticket else None
+        )
         notes = [ticket.note(said)] if ticket and said else []
         attachments = [one.attachment for one in attached]
         origin = origin_of(command.op.value, table.table_id, ticket) if changes or attached else None
@@ -199,7 +209,18 @@ def _applied(
             if ticket and said:
                 ticket.keep(said, commit.lsn, commit.timestamp)
     tablets = tuple(each.tablet for each in routed.parts)
-    return PendingWrite(version.schema, batch, checked, status, rejected, commit, log, durability, tablets, stored)
+    return PendingWrite(
+        version.schema, batch, checked, status, rejected, commit, log, durability, tablets, stored, reasons
+    )
+
+
+def reasons_of(routed: RoutedBatch, decided: Sequence[Outcome]) -> dict[int, str]:
+    """Return why accepted rows of a batch are refused, where it is because of what the store computes for them."""
+    reasons: dict[int, str] = {}
+    for part, outcome_ in zip(routed.parts, decided, strict=True):
+        for row, message in outcome_.reasons.items():
+            reasons[row if part.positions is None else int(part.positions[row])] = message
+    return reasons
 
 
 def _stored(

@@ -29,6 +29,7 @@ from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow
 from ..vectors.keys.keys import KeyEncoder, KeyVector
 from ..vectors.physical import physical_of
+from .formulas import Formula, MergeRules, default_formulas, table_rules
 from .quota import Quota, quota_of
 
 Plan = TypeVar("Plan")
@@ -75,7 +76,7 @@ class TableVersion:
 
     def prepared(self) -> TableVersion:
         """Return it ready for the first batch: what is worked out when it is first asked for is there."""
-        _ = self.router, self.defaults, self.default_bytes, self.encoder
+        _ = self.router, self.defaults, self.formulas, self.default_bytes, self.encoder
         return self
 
     def with_tablet(self, old: Tablet, new: Tablet) -> TableVersion:
@@ -102,6 +103,16 @@ class TableVersion:
     def defaults(self) -> dict[int, pa.Scalar]:
         """The default cell of each non-key column, by column id, for new rows whose batch lacks the column."""
         return {column.id: _default_cell(column) for column in self.schema.values}
+
+    @cached_property
+    def formulas(self) -> dict[int, Formula]:
+        """The default expressions, by column id, for new rows whose batch lacks the column."""
+        return default_formulas(self.schema)
+
+    @cached_property
+    def rules(self) -> MergeRules:
+        """The merge rules of the columns."""
+        return table_rules(self.schema)
 
     @cached_property
     def default_bytes(self) -> dict[int, int]:

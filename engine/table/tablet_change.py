@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,23 +15,30 @@ from ..tablet.tablet_change import TabletChange
 from .table_version import TableVersion
 
 
+class DefaultCells(Protocol):
+    """Computes the defaults of new rows."""
+
+    def default(self, column: ColumnSchema, rows: pa.RecordBatch) -> pa.Array | None:
+        """Return the default of a column for rows of a batch; None: it is the same in all rows. Raises
+        InvalidArgumentError: it cannot be computed."""
+        ...
+
+
 def tablet_changes(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, decided: Outcome) -> list[TabletChange]:
     """Return what a tablet must log and apply for ``rows`` of a batch, whose columns are named by id."""
     changes: list[TabletChange] = []
-
-    def add(kind: ChangeKind, part: pa.RecordBatch, chosen: np.ndarray, locations: np.ndarray) -> None:
-        if len(chosen):
-            changes.append(TabletChange(tablet, Change(tablet.tablet_id, kind, taken(part, chosen)), locations))
-
     if len(decided.stores):
         stored = Change(tablet.tablet_id, ChangeKind.STORE, stored_rows(version, rows, decided))
         changes.append(TabletChange(tablet, stored, decided.store_locations))
-    mutable = [name for name in rows.schema.names if int(name) not in version.immutable]
-    add(ChangeKind.UPDATE, rows.select(mutable), decided.updates, decided.update_locations)
+    if len(decided.updates):
+        updated = Change(tablet.tablet_id, ChangeKind.UPDATE, updated_rows(version, rows, decided))
+        changes.append(TabletChange(tablet, updated, decided.update_locations))
     if len(decided.marks):
         changes += marked(version, tablet, taken(rows, decided.marks), decided.mark_locations)
-    keys = rows.select([str(column.id) for column in version.schema.key])
-    add(ChangeKind.DELETE, keys, decided.deletes, decided.delete_locations)
+    if len(decided.deletes):
+        keys = taken(rows.select([str(column.id) for column in version.schema.key]), decided.deletes)
+        deleted = Change(tablet.tablet_id, ChangeKind.DELETE, keys)
+        changes.append(TabletChange(tablet, deleted, decided.delete_locations))
     return changes
 
 
@@ -81,25 +88,42 @@ def _empty(kind: pa.DataType) -> Any:
 
 def stored_rows(version: TableVersion, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
     """Return the rows of a batch that are stored, with every column of the table."""
+    if decided.stored is not None:
+        return decided.stored
     stored = first = taken(rows, decided.stores)
     if version.immutable and not np.array_equal(decided.stores, decided.store_leaders):
         first = taken(rows, decided.store_leaders)
     return whole_rows(version, stored, first)
 
 
-def whole_rows(version: TableVersion, rows: pa.RecordBatch, first: pa.RecordBatch) -> pa.RecordBatch:
+def updated_rows(version: TableVersion, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
+    """Return the keys of the live rows that a batch changes, and their new cells."""
+    if decided.updated is not None:
+        return decided.updated
+    mutable = [name for name in rows.schema.names if int(name) not in version.immutable]
+    return taken(rows.select(mutable), decided.updates)
+
+
+def whole_rows(
+    version: TableVersion, rows: pa.RecordBatch, first: pa.RecordBatch, defaults: DefaultCells | None = None
+) -> pa.RecordBatch:
     """Return new rows of a batch with every column of the table, and defaults for missing columns.
 
-    Immutable cells are those of ``first``, which has for each row the first row with its key.
+    Immutable cells are those of ``first``, which has for each row the first row with its key. ``defaults`` computes
+    those that are not the same in all rows; None: there are none.
+
+    Raises:
+        InvalidArgumentError: one cannot be computed.
     """
     present = set(rows.schema.names)
 
-    def cells(column_id: int) -> pa.Array:
-        if str(column_id) not in present:
-            return pa.repeat(version.defaults[column_id], rows.num_rows)
-        return (first if column_id in version.immutable else rows).column(str(column_id))
+    def cells(column: ColumnSchema) -> pa.Array:
+        if str(column.id) in present:
+            return (first if column.id in version.immutable else rows).column(str(column.id))
+        computed = None if defaults is None else defaults.default(column, rows)
+        return pa.repeat(version.defaults[column.id], rows.num_rows) if computed is None else computed
 
-    arrays = [cells(column.id) for column in version.schema.columns]
+    arrays = [cells(column) for column in version.schema.columns]
     return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in version.schema.columns])
 
 

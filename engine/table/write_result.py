@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
@@ -16,8 +18,10 @@ _REASONS = {
     outcome.NOT_FOUND: ("NOT_FOUND", "there is no row with the key {key}"),
     outcome.INCOMPLETE: ("INVALID_ARGUMENT", "a new row needs {missing}: not nullable and without a default"),
     outcome.CONFLICT: ("CONFLICT", "the row with the key {key} changed after if_timestamp"),
+    outcome.REFUSED: ("INVALID_ARGUMENT", "the row with the key {key}: {reason}"),
     outcome.IMMUTABLE: ("IMMUTABLE", "the row with the key {key} exists, and {immutable} cannot change"),
 }
+NO_REASONS: Mapping[int, str] = {}
 _SHOWN_MAX = 200
 """The most characters of a key's cell in a message."""
 
@@ -31,10 +35,11 @@ def answer(
     durability: Durability,
     rejected: bool,
     stored: int | None = None,
+    reasons: Mapping[int, str] = NO_REASONS,
 ) -> WriteResult:
     """Return the answer to ``batch``, which was written to a table. ``status`` has one code per accepted row;
     ``rejected``: the batch is atomic and was rejected as a whole, so nothing applied; ``stored``: how many keys are
-    new, if replaced rows are counted."""
+    new, if replaced rows are counted; ``reasons``: why accepted rows are REFUSED."""
     truncated = 0 if rejected else cut_cells(checked.cuts, status)
     if checked.refusals.by_row is None and not status.any():
         return WriteResult(
@@ -48,7 +53,7 @@ def answer(
     failed = np.flatnonzero(status < outcome.IGNORED)
     positions = failed if checked.positions is None else checked.positions[failed]
     refused = np.empty(0, np.int64) if checked.refusals.by_row is None else np.flatnonzero(checked.refusals.by_row)
-    errors = _refusal_errors(checked, refused) + _state_errors(schema, checked, positions, failed, status)
+    errors = _refusal_errors(checked, refused) + _state_errors(schema, checked, positions, failed, status, reasons)
     applied = 0 if rejected else int(np.count_nonzero(status == outcome.APPLIED))
     return WriteResult(
         timestamp=timestamp,
@@ -82,7 +87,12 @@ def _refusal_errors(checked: CheckedBatch, refused: np.ndarray) -> list[RowError
 
 
 def _state_errors(
-    schema: TableSchema, checked: CheckedBatch, positions: np.ndarray, failed: np.ndarray, status: np.ndarray
+    schema: TableSchema,
+    checked: CheckedBatch,
+    positions: np.ndarray,
+    failed: np.ndarray,
+    status: np.ndarray,
+    reasons: Mapping[int, str],
 ) -> list[RowError]:
     """Say why the accepted rows ``failed`` did not apply; ``positions`` are theirs in the batch as sent."""
     if not len(failed):
@@ -96,7 +106,8 @@ def _state_errors(
         word, text = _REASONS[code]
         cells = zip(schema.key, keys.columns, strict=True)
         key = ", ".join(f"{column.name}={_shown(array[at])}" for column, array in cells)
-        message = text.format(key=f"({key})", missing=missing, immutable=immutable)
+        reason = reasons.get(int(failed[at]), "a value cannot be computed")
+        message = text.format(key=f"({key})", missing=missing, immutable=immutable, reason=reason)
         errors.append(RowError(row=row, code=word, message=message))
     return errors
 

@@ -11,10 +11,11 @@ later is stale.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from ...schemas.table.operation import Operation
 from .ordering import RowsInTime, rows_in_time
@@ -31,6 +32,8 @@ IMMUTABLE = -5
 """A live row may not change a column of the batch."""
 CONFLICT = -6
 """The row changed after the batch's ``if_timestamp``."""
+REFUSED = -7
+"""A cell that the store computes for the row cannot be computed, or does not fit."""
 
 Find = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 Ranked = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -68,6 +71,12 @@ class Outcome:
     marks: np.ndarray = field(default_factory=lambda: _NO_ROWS)
     """Deletes that leave their ordering value behind: in a row, or in a new one that is dead (location -1)."""
     mark_locations: np.ndarray = field(default_factory=lambda: _NO_ROWS)
+    stored: pa.RecordBatch | None = None
+    """The rows of ``stores`` with all columns, where some cells are computed; None: as the batch has them."""
+    updated: pa.RecordBatch | None = None
+    """The keys of ``updates`` and the cells that change, where some are computed; None: as the batch has them."""
+    reasons: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Why rows are REFUSED, by row."""
 
     @property
     def changes_rows(self) -> bool:

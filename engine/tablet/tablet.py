@@ -326,6 +326,11 @@ class Tablet:
             count += len(rowids)
         return pa.concat_arrays(parts).take(pa.array(places))
 
+    def newest_of(self, column: ColumnSchema, rows: np.ndarray, locations: np.ndarray) -> pa.Array:
+        """Return the newest cells of a column at ``locations``, where ``rows`` of a batch have their keys."""
+        del rows
+        return self.newest_cells(column, locations, column.logical.arrow)
+
     # Changes, under the write lock
 
     def apply(self, change: Change, locations: np.ndarray, timestamp: int, lsn: int) -> None:

@@ -17,9 +17,9 @@ import pyarrow as pa
 from ...schemas.table.column import ColumnSchema
 from ..record.change import Change, ChangeKind
 from ..table.table_version import TableVersion
-from ..table.tablet_change import marked, stored_rows, taken
+from ..table.tablet_change import marked, stored_rows, taken, updated_rows
 from ..tablet.ordering import ranks_of
-from ..tablet.outcome import decide
+from ..tablet.outcome import Outcome, decide
 from ..tablet.tablet import Tablet
 from ..tablet.tablet_change import TabletChange
 from ..vectors.keys.keys import concat_keys, first_occurrences, take_keys
@@ -86,8 +86,8 @@ class Collapse:
         coming = iter(ranks)
         self._ranks = [None if each is None else next(coming) for each in cells]
 
-    def statuses(self) -> list[np.ndarray]:
-        """Execute the pieces in order; return the status of every row of each, as in `outcome`."""
+    def outcomes(self) -> list[Outcome]:
+        """Execute the pieces in order; return the outcome of each."""
         ends = np.cumsum([len(piece) for piece in self._pieces])
         return [
             self._carry_out(piece, ids, ranks)
@@ -125,7 +125,7 @@ class Collapse:
         """Return the locations of rows that were alive before the transaction and are alive after it."""
         return self._locations[self._lived & self._alive]
 
-    def _carry_out(self, piece: TabletPart, ids: np.ndarray, ranks: np.ndarray | None) -> np.ndarray:
+    def _carry_out(self, piece: TabletPart, ids: np.ndarray, ranks: np.ndarray | None) -> Outcome:
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return self._locations[ids[rows]], self._alive[ids[rows]]
 
@@ -141,10 +141,16 @@ class Collapse:
             return self._alive[mine] | self._stored[mine]
 
         decided = decide(piece.operation, piece.first, find, piece.shape, self._is_late, False, ranker, are_stored)
+        if piece.computing:
+
+            def newest(column: ColumnSchema, rows: np.ndarray, locations: np.ndarray) -> pa.Array:
+                del locations
+                return self._newest(column, ids[rows])
+
+            decided = piece.computing.resolved(piece.rows, piece.first, decided, newest)
         if len(decided.stores):
             self._store(ids[decided.stores], stored_rows(self._version, piece.rows, decided))
-        mutable = [name for name in piece.rows.schema.names if int(name) not in self._version.immutable]
-        self._update(ids[decided.updates], taken(piece.rows.select(mutable), decided.updates))
+        self._update(ids[decided.updates], updated_rows(self._version, piece.rows, decided))
         keys = piece.rows.select([str(column.id) for column in self._version.schema.key])
         self._keep_order(ids[decided.deletes])
         self._delete(ids[decided.deletes], taken(keys, decided.deletes))
@@ -152,7 +158,21 @@ class Collapse:
             for rows in (decided.stores, decided.updates, decided.marks):
                 self._rank[ids[rows]] = ranks[rows]
             self._mark(ids[decided.marks], taken(piece.rows, decided.marks))
-        return decided.status
+        return decided
+
+    def _newest(self, column: ColumnSchema, keys: np.ndarray) -> pa.Array:
+        """Return the cells of a column in rows that are alive so far."""
+        kind, name = column.logical.arrow, str(column.id)
+        cells = self._tablet.newest_cells(column, self._locations[keys], kind)
+        before = self._group[keys]
+        for number in np.unique(before[before != _NOTHING]).tolist():
+            rows = self._groups[number].rows
+            if name in rows.schema.names:
+                at = np.flatnonzero(before == number)
+                places = np.arange(len(keys))
+                places[at] = len(keys) + self._row[keys[at]]
+                cells = pa.concat_arrays([cells, rows.column(name)]).take(pa.array(places))
+        return cells
 
     def _keep_order(self, keys: np.ndarray) -> None:
         """Let deleted rows leave behind the ordering value that the transaction gave them."""

@@ -314,12 +314,13 @@ def _decide_tablet(
 ) -> None:
     applied, changes = decided.applied, len(decided.changes)
 
-    def count(piece: TabletPart, status: np.ndarray) -> None:
+    def count(piece: TabletPart, found: outcome.Outcome) -> None:
+        status = found.status
         decided.applied += int(np.count_nonzero(status == outcome.APPLIED))
         decided.ignored += int(np.count_nonzero(status == outcome.IGNORED))
         decided.stale += int(np.count_nonzero(status == outcome.STALE))
         decided.cells_truncated += cut_cells(piece.cuts, status)
-        plan.refusals.add_failed(piece, work.version, work.table, status)
+        plan.refusals.add_failed(piece, work.version, work.table, status, found.reasons)
 
     ordered = [*each.single, *each.repeated] if work.truncated else each.repeated
     for piece in () if work.truncated else each.single:
@@ -334,13 +335,15 @@ def _decide_tablet(
             False,
             work.version.order_of(piece.rows),
         )
+        if piece.computing:
+            found = piece.computing.resolved(piece.rows, piece.first, found, each.tablet.newest_of)
         decided.changes += tablet_changes(work.version, each.tablet, piece.rows, found)
-        count(piece, found.status)
+        count(piece, found)
     revived = np.empty(0, np.int64)
     if ordered:
         net = Collapse(work.version, each.tablet, ordered, work.truncated, now, unchanged_since)
-        for piece, status in zip(ordered, net.statuses(), strict=True):
-            count(piece, status)
+        for piece, found in zip(ordered, net.outcomes(), strict=True):
+            count(piece, found)
         decided.changes += net.changes()
         revived = net.revived()
     if all(piece.operation.base is Operation.UPSERT for piece in (*each.single, *each.repeated)):

@@ -140,7 +140,9 @@ class Loader:
 
     def _write(self, waiting: list[TabletPart]) -> np.ndarray:
         """Write pieces, and return the hashes of their keys."""
-        rows = pa.concat_batches([whole_rows(self._version, piece.rows, piece.rows) for piece in waiting])
+        rows = pa.concat_batches(
+            [whole_rows(self._version, piece.rows, piece.rows, piece.computing) for piece in waiting]
+        )
         keys, hashes = concat_keys([piece.keys for piece in waiting]), np.concatenate([p.hashes for p in waiting])
         waiting.clear()  # the rows are in memory twice now
         part = TabletRows(self._tablet, None, rows, keys, hashes, np.arange(len(hashes)))

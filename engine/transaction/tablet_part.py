@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -18,10 +18,11 @@ from ...schemas.rows.write import Durability
 from ...schemas.table.operation import Operation
 from ..table.auto_increment import NO_IDS
 from ..table.checked_batch import CheckedBatch, RowRefusals, check_batch, row_bytes
+from ..table.computing import Computing
 from ..table.routed_batch import RoutedBatch, route
 from ..table.table import Table
 from ..table.table_version import TableVersion
-from ..table.write_result import answer
+from ..table.write_result import NO_REASONS, answer
 from ..tablet import outcome
 from ..tablet.outcome import Shape
 from ..tablet.tablet import Tablet
@@ -59,6 +60,8 @@ class TabletPart:
     """The position of each row in its part as staged."""
     cuts: np.ndarray | None
     """How many cells of each row were cut; None if none was."""
+    computing: Computing | None
+    """What is to be computed for the rows; None: nothing."""
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -96,10 +99,17 @@ class Refusals:
         self.count = 0
 
     def add(
-        self, part: str, version: TableVersion, table: Table, checked: CheckedBatch, status: np.ndarray, first: int
+        self,
+        part: str,
+        version: TableVersion,
+        table: Table,
+        checked: CheckedBatch,
+        status: np.ndarray,
+        first: int,
+        reasons: Mapping[int, str] = NO_REASONS,
     ) -> None:
         """Add the refused rows of a part's batch, whose first row has position ``first`` in the part."""
-        said = answer(checked.rows, version.schema, checked, status, 0, Durability.FSYNC, True)
+        said = answer(checked.rows, version.schema, checked, status, 0, Durability.FSYNC, True, None, reasons)
         self.count += said.error_count
         room = self._most - len(self.errors)
         self.errors += [
@@ -112,11 +122,13 @@ class Refusals:
         self.count += others.count
         self.errors += others.errors[: self._most - len(self.errors)]
 
-    def add_failed(self, piece: TabletPart, version: TableVersion, table: Table, status: np.ndarray) -> None:
+    def add_failed(
+        self, piece: TabletPart, version: TableVersion, table: Table, status: np.ndarray, reasons: Mapping[int, str]
+    ) -> None:
         """Add the rows of a piece that did not apply to the state of the table."""
         if (status < outcome.IGNORED).any():
             checked = CheckedBatch(piece.rows, piece.positions, RowRefusals(len(piece)))
-            self.add(piece.part, version, table, checked, status, 0)
+            self.add(piece.part, version, table, checked, status, 0, reasons)
 
 
 def chunks(part: StagedPart, version: TableVersion, limits: Limits) -> Iterator[StagedChunk]:
@@ -204,6 +216,7 @@ def _tablet_parts(chunk: StagedChunk, routed: RoutedBatch) -> list[TabletPart]:
             first=part.first,
             positions=chunk.first_row + (accepted if part.positions is None else accepted[part.positions]),
             cuts=cuts if cuts is None or part.positions is None else cuts[part.positions],
+            computing=routed.computing,
         )
         for part in routed.parts
         if len(part.hashes)

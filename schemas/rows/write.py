@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from ..message import Message, new_list
 from ..table.operation import Operation
@@ -62,6 +62,17 @@ class WriteCommand(Message, frozen=True, extra="forbid"):
     """Stage the rows, as a part of a transaction, instead of applying them."""
     count_replaced: bool = False
     """Count in the answer how many rows of an upsert replaced another; few rows take longer then."""
+    rules: dict[str, str] | None = None
+    """How a merge combines values with those of live rows, by column, as ``ColumnOptions.merge``; None: by the rules of
+    the table's columns."""
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "WriteCommand":
+        if self.rules is not None and self.op is not Operation.MERGE:
+            raise ValueError(f"rules are for a merge, not for {self.op}")
+        if self.rules is not None and self.stage is not None:
+            raise ValueError("a transaction merges by the rules of the table's columns: set them there")
+        return self
 
 
 class RowError(Message, frozen=True):

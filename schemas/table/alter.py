@@ -36,11 +36,21 @@ class RenameColumn(Message, frozen=True, extra="forbid"):
 
 
 class SetDefault(Message, frozen=True, extra="forbid"):
-    """Set the value of new rows if the data has no such column; None removes the default."""
+    """Set the value of new rows if the data has no such column, or the expression that computes it; without either, the
+    default is removed."""
 
     op: Literal["set_default"] = "set_default"
     name: str
     write_default: Any = None
+    default_expression: str | None = None
+
+
+class SetMerge(Message, frozen=True, extra="forbid"):
+    """Set how a merge combines a value with that of a live row, from now on; None: the new value counts."""
+
+    op: Literal["set_merge"] = "set_merge"
+    name: str
+    merge: str | None = None
 
 
 class SetEncoding(Message, frozen=True, extra="forbid"):
@@ -143,6 +153,7 @@ Step = Annotated[
     | DropColumn
     | RenameColumn
     | SetDefault
+    | SetMerge
     | SetEncoding
     | SetCompression
     | SetBlockRows

@@ -116,7 +116,15 @@ def _rename_column(state: TableState, step: alter.RenameColumn, limits: Limits) 
 def _set_default(state: TableState, step: alter.SetDefault, limits: Limits) -> TableState:
     column = _value_column(state.schema, step.name, "cannot have a default")
     column.check_default("write_default", step.write_default, limits)
-    return _with_column(state, column, write_default=step.write_default)
+    defaults = {"write_default": step.write_default, "default_expression": step.default_expression}
+    _checked(column, **defaults)
+    return _with_column(state, column, **defaults)
+
+
+def _set_merge(state: TableState, step: alter.SetMerge, limits: Limits) -> TableState:
+    del limits
+    column = _value_column(state.schema, step.name, "is the same in all rows that a merge combines")
+    return _with_column(state, column, merge=_checked(column, merge=step.merge, immutable=column.immutable).merge)
 
 
 def _set_encoding(state: TableState, step: alter.SetEncoding, limits: Limits) -> TableState:
@@ -263,6 +271,7 @@ _STEPS: dict[type, Callable[[TableState, Any, Limits], TableState]] = {
     alter.DropColumn: _drop_column,
     alter.RenameColumn: _rename_column,
     alter.SetDefault: _set_default,
+    alter.SetMerge: _set_merge,
     alter.SetEncoding: _set_encoding,
     alter.SetCompression: _set_compression,
     alter.SetBlockRows: _set_block_rows,

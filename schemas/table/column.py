@@ -24,6 +24,9 @@ from ..message import Message
 BLOCK_ROWS = tuple(1 << bits for bits in range(10, 17))
 """Allowed numbers of rows in a page."""
 
+EXPRESSION_BYTES_MAX = 4096
+"""Of the text of a column's default or merge rule."""
+
 TooLong = Literal["truncate", "error"]
 """What becomes of text that is longer than its varchar column: it is cut to that length, or its row is refused."""
 TRUNCATE: TooLong = "truncate"
@@ -33,7 +36,8 @@ class ColumnOptions(Message, frozen=True, extra="forbid"):
     """The options of a table's column: how it is stored and filled; every option may be left out.
 
     ``encoding`` and ``compression`` default by type. ``read_default`` is the value in rows older than the column,
-    ``write_default`` the value of a new row if the data has no such column.
+    ``write_default`` the value of a new row if the data has no such column, or ``default_expression`` computes it from
+    the row's other columns and ``now()``.
     """
 
     encoding: str | None = None
@@ -51,6 +55,11 @@ class ColumnOptions(Message, frozen=True, extra="forbid"):
     """A type that Arrow lacks: ``varchar(n)`` over an Arrow string."""
     too_long: TooLong | None = None
     """Of a varchar: ``truncate``, the default, cuts longer text to its length; ``error`` refuses the row."""
+    default_expression: str | None = None
+    """SQL text, such as ``now()`` or ``price * amount``; instead of a ``write_default``."""
+    merge: str | None = None
+    """How ``merge`` combines a value with that of a live row: ``sum``, ``min``, ``max``, ``append``, or an expression
+    such as ``views + excluded.views``. None: the new value counts."""
 
 
 class ColumnDefinition(Message, frozen=True, extra="forbid"):
@@ -67,6 +76,8 @@ class ColumnDefinition(Message, frozen=True, extra="forbid"):
     comment: str = ""
     immutable: bool = False
     too_long: TooLong | None = None
+    default_expression: str | None = None
+    merge: str | None = None
 
 
 class ColumnSchema(Message, frozen=True, extra="forbid"):
@@ -87,6 +98,10 @@ class ColumnSchema(Message, frozen=True, extra="forbid"):
     """Only new rows take a value; later writes keep it."""
     too_long: TooLong = TRUNCATE
     """Of a varchar; the default is not stored."""
+    default_expression: str | None = None
+    """What computes the value of a new row if the data has no such column."""
+    merge: str | None = None
+    """How a merge combines a value with that of a live row; None: the new value counts."""
 
     def __hash__(self) -> int:
         return hash((self.id, self.name, self.type))  # a default may be a dict, which is not hashable
@@ -99,7 +114,15 @@ class ColumnSchema(Message, frozen=True, extra="forbid"):
             parts.pop("block_rows", None)
         if self.too_long == TRUNCATE:
             parts.pop("too_long", None)
+        for name in ("default_expression", "merge"):
+            if parts[name] is None:
+                del parts[name]
         return parts
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a new row has a value without one in the data."""
+        return self.write_default is not None or self.default_expression is not None
 
     @field_validator("type")
     @classmethod
@@ -134,6 +157,12 @@ class ColumnSchema(Message, frozen=True, extra="forbid"):
         kind = LogicalType.parse(definition.type)
         for what in ("read_default", "write_default"):
             from_json(getattr(definition, what), kind, f"the {what} of column {definition.name!r}:")
+        if definition.write_default is not None and definition.default_expression is not None:
+            raise InvalidArgumentError(
+                f"column {definition.name!r} has a write_default and a default_expression: leave one out"
+            )
+        if definition.immutable and definition.merge is not None:
+            raise InvalidArgumentError(f"column {definition.name!r} is immutable: a merge could not change it")
         return cls(
             id=column_id,
             name=definition.name,
@@ -147,6 +176,8 @@ class ColumnSchema(Message, frozen=True, extra="forbid"):
             comment=_comment(definition),
             immutable=definition.immutable,
             too_long=_too_long(definition, kind),
+            default_expression=_expression(definition, "default_expression"),
+            merge=_expression(definition, "merge"),
         )
 
     def check_default(self, what: str, value: Any, limits: Limits) -> None:
@@ -203,6 +234,15 @@ def _too_long(definition: ColumnDefinition, kind: LogicalType) -> TooLong:
             f"column {definition.name!r} is {kind}, which has no length: too_long is an option of varchar(n)"
         )
     return chosen
+
+
+def _expression(definition: ColumnDefinition, what: str) -> str | None:
+    text = getattr(definition, what)
+    if text is not None and len(text.encode()) > EXPRESSION_BYTES_MAX:
+        raise InvalidArgumentError(
+            f"the {what} of column {definition.name!r} has more than {EXPRESSION_BYTES_MAX:,} bytes"
+        )
+    return text
 
 
 def _comment(definition: ColumnDefinition) -> str:

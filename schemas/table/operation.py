@@ -1,4 +1,4 @@
-"""The eight write operations."""
+"""The write operations."""
 
 from enum import StrEnum
 
@@ -10,6 +10,8 @@ class Operation(StrEnum):
     INSERT_IGNORE = "insert_ignore"
     UPSERT = "upsert"
     UPSERT_IGNORE = "upsert_ignore"
+    MERGE = "merge"
+    """An upsert that combines values with those of a live row, by the merge rules of their columns."""
     UPDATE = "update"
     UPDATE_IGNORE = "update_ignore"
     DELETE = "delete"
@@ -17,8 +19,8 @@ class Operation(StrEnum):
 
     @property
     def base(self) -> "Operation":
-        """The operation without its ``_ignore``."""
-        return Operation(self.value.removesuffix("_ignore"))
+        """The operation without its ``_ignore``; a merge is an upsert."""
+        return Operation.UPSERT if self is Operation.MERGE else Operation(self.value.removesuffix("_ignore"))
 
     @property
     def ignores(self) -> bool:

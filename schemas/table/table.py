@@ -161,6 +161,8 @@ def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[
         comment=given.comment,
         immutable=given.immutable,
         too_long=given.too_long,
+        default_expression=given.default_expression,
+        merge=given.merge,
     )
 
 
@@ -219,6 +221,10 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
         for column in columns:
             column.check_default("read_default", column.read_default, limits)
             column.check_default("write_default", column.write_default, limits)
+            if column.id <= key_columns and (column.default_expression or column.merge):
+                raise InvalidArgumentError(
+                    f"column {column.name!r} is part of the primary key: it has no default_expression, and no merge"
+                )
         schema = cls(
             columns=columns,
             key_columns=key_columns,
@@ -256,6 +262,11 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
     def filled(self) -> ColumnSchema | None:
         """The column of the moment of the last write, which the store fills in; None: there is none."""
         return self.by_id[self.ttl.column] if self.ttl and self.ttl.is_filled else None
+
+    @cached_property
+    def reads_clock(self) -> bool:
+        """Whether a write needs to know the moment: rows expire, or cells are computed."""
+        return self.ttl is not None or any(column.default_expression or column.merge for column in self.columns)
 
     @property
     def ordering(self) -> ColumnSchema | None:
@@ -337,7 +348,7 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
         return [
             column
             for column in self.values
-            if column.id not in present and not column.nullable and column.write_default is None
+            if column.id not in present and not column.nullable and not column.has_default
         ]
 
     def has_all(self, names: Collection[str]) -> bool:

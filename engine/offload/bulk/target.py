@@ -16,6 +16,7 @@ from ....schemas.store.bulk import ImportPlan
 from ....schemas.table.operation import Operation
 from ....schemas.table.table import TableOptions
 from ...table.checked_batch import CheckedBatch, check_batch
+from ...table.computing import computing_of
 from ...table.routed_batch import filled, keyed, without_range
 from ...table.table_version import TableVersion, grouped
 from ...table.tablet_change import whole_rows
@@ -57,7 +58,8 @@ class Target:
             checked = without_range(version, checked, missing)
         _check_no_refusals(checked)
         version.check_here(numbers)
-        rows = _decoded(whole_rows(version, checked.rows, checked.rows))
+        computing = computing_of(version, Operation.INSERT, None, checked.column_ids, self.plan.began, limits)
+        rows = _decoded(whole_rows(version, checked.rows, checked.rows, computing))
         cuts = np.zeros(rows.num_rows, np.int16) if checked.cuts is None else checked.cuts
         if numbers is None:
             yield version.tablets[0].tablet_id, rows, int(cuts.sum())

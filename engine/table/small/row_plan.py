@@ -197,7 +197,10 @@ class PlansByForm(dict[tuple[Operation, tuple[str, ...]], Plan | None], ABC):
 
 class _RowPlans(PlansByForm[RowPlan]):
     def _new_plan(self, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
-        if self._version.schema.auto_incrementing is not None:
+        schema = self._version.schema
+        if schema.auto_incrementing is not None or operation is Operation.MERGE:
+            return None
+        if any(schema.by_id[number].name not in names for number in self._version.formulas):
             return None
         try:
             plan = RowPlan(self._version, operation, names)

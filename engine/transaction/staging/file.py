@@ -45,6 +45,7 @@ _OPERATIONS: dict[Operation, int] = {
     Operation.UPDATE_IGNORE: 6,
     Operation.DELETE: 7,
     Operation.DELETE_IGNORE: 8,
+    Operation.MERGE: 9,
 }
 """In files: never reuse or renumber."""
 Shape = tuple[Operation, *tuple[str, ...]]
