@@ -30,7 +30,7 @@ from .numbers import (
     spread,
     word,
 )
-from .sizes import check_filled, check_joined, check_replaced
+from .sizes import check_filled, check_joined, check_replaced, rows_of
 from .tree import FIELD, ITEM, JSON, JSON_TEXT, ComparisonOp, Constant, Expr
 
 
@@ -80,10 +80,33 @@ def _letters(node: Expr, what: str) -> str:
 
 
 def joined(values: Sequence[Value]) -> Value:
-    """Return the texts that ``||`` joins in an expression, one after the other; NULL if one of them is."""
+    """Return the texts or lists that ``||`` joins in an expression, one after the other; NULL if one of them is."""
+    if any(is_list(value.type) for value in values):
+        return _joined_lists(values)
     texts = [_text(value, "||") for value in values]
     check_joined(texts)
     return pc.binary_join_element_wise(*texts, "")
+
+
+def _joined_lists(values: Sequence[Value]) -> Value:
+    kinds = {value.type for value in values if not pa.types.is_null(value.type)}
+    if len(kinds) > 1 or any(pa.types.is_fixed_size_list(kind) for kind in kinds):
+        raise InvalidArgumentError(f"|| joins lists of one type, not {' and '.join(sorted(map(word, kinds)))}")
+    count, (kind,) = rows_of(values), kinds
+    check_joined(values)
+    lists = [spread(value.cast(kind), count) for value in values]
+    lengths = np.stack([_lengths(each) for each in lists])
+    # All items of all lists, and for each result those of its lists.
+    items = pa.concat_arrays([pc.list_flatten(each) for each in lists])
+    firsts = (np.cumsum(lengths, axis=None) - lengths.ravel()).reshape(lengths.shape)
+    is_null = np.logical_or.reduce([pc.is_null(each).to_numpy(zero_copy_only=False) for each in lists])
+    runs = np.where(is_null, 0, lengths).T.ravel()
+    places = np.arange(int(runs.sum())) + np.repeat(firsts.T.ravel() - (np.cumsum(runs) - runs), runs)
+    ends = np.concatenate([[0], np.cumsum(runs.reshape(count, len(lists)).sum(axis=1))])
+    offsets = pa.array(ends, pa.int64() if pa.types.is_large_list(kind) else pa.int32())
+    array = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+    joined_lists = array.from_arrays(offsets, items.take(pa.array(places)), type=kind, mask=pa.array(is_null))
+    return joined_lists[0] if all(isinstance(value, pa.Scalar) for value in values) else joined_lists
 
 
 def common(values: Sequence[Value]) -> list[Value]:

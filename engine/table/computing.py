@@ -160,7 +160,12 @@ class _Merge:
         self._read = [column for column in schema.values if column.id in own | changed]
         # The rows that apply, grouped by key in their order.
         applied = np.flatnonzero(decided.status == APPLIED)
-        self._order = applied[np.argsort(first[applied], kind="stable")]
+        keys = first[applied]
+        if (keys == applied).all():  # each key once
+            self._order = self._leaders = applied
+            self._starts, self._counts = np.arange(len(applied)), np.ones(len(applied), np.int64)
+            return
+        self._order = applied[np.argsort(keys, kind="stable")]
         self._leaders, self._starts = np.unique(first[self._order], return_index=True)
         self._counts = np.diff(np.append(self._starts, len(self._order)))
 
@@ -260,7 +265,7 @@ def _tried(
     """Compute rows for the places of so many keys. Return the places that succeed, and their rows; None for no rows.
     The others are added to ``failures``, as the rows ``actors`` of the batch."""
     parts: list[pa.RecordBatch] = []
-    bad: list[int] = []
+    good = np.ones(count, np.bool_)
     waiting = [np.arange(count)] if count else []
     while waiting:
         places = waiting.pop()
@@ -271,14 +276,13 @@ def _tried(
                 half = len(places) // 2
                 waiting += [places[half:], places[:half]]
                 continue
-            bad += places.tolist()
+            good[places] = False
             failures.append((int(actors[places[0]]), error.message))
             if len(failures) > _FAILURES_MAX:
                 raise InvalidArgumentError(
                     f"more than {_FAILURES_MAX} rows cannot be written: {error.message}"
                 ) from None
-    good = np.setdiff1d(np.arange(count), bad)
-    return good, pa.concat_batches(parts) if parts else None
+    return np.flatnonzero(good), pa.concat_batches(parts) if parts else None
 
 
 def _with_stored(decided: Outcome, good: np.ndarray, stored: pa.RecordBatch | None) -> Outcome:

@@ -89,7 +89,7 @@ def default_formulas(schema: TableSchema) -> dict[int, Formula]:
         if (text := column.default_expression) is None:
             continue
         what = f"the default_expression of column {column.name!r}"
-        formula = _formula(column, what, text, schema)
+        formula = _formula(column, what, text, schema, text)
         if formula.new:
             raise InvalidArgumentError(f"{what} cannot name {EXCLUDED}: no row is there yet")
         for name in sorted(formula.own):
@@ -146,16 +146,16 @@ def columns_read(texts: Mapping[str, str]) -> set[str]:
 def _rule(column: ColumnSchema, what: str, text: str, schema: TableSchema) -> Formula:
     own = column_of(column.name)
     names = {"own": own, "new": f"{EXCLUDED}.{own}"}
-    formula = _formula(column, what, _WORDS.get(text, text).format(**names) if text in _WORDS else text, schema)
+    formula = _formula(column, what, text, schema, _WORDS[text].format(**names) if text in _WORDS else text)
     alike = [parse_text(each.format(**names), _LIMITS).tree for each in (*_WORDS.values(), *_PLAIN)]
     is_associative = formula.expression.tree in alike or not (formula.own or formula.new)
     return replace(formula, is_associative=is_associative)
 
 
-def _formula(column: ColumnSchema, what: str, text: str, schema: TableSchema) -> Formula:
-    """Return an expression that may read ``excluded``, checked."""
+def _formula(column: ColumnSchema, what: str, text: str, schema: TableSchema, meaning: str) -> Formula:
+    """Return the expression ``meaning``, which may read ``excluded``, checked; errors show it as ``text``."""
     try:
-        tree = parse_text(text, _LIMITS).tree
+        tree = parse_text(meaning, _LIMITS).tree
         new = _new(tree)
         own = columns_of(tree) - {EXCLUDED}
         for name in own:
