@@ -27,6 +27,13 @@ Add = Annotated[
 SetDefault = Annotated[
     Texts, typer.Option("--set-default", help="column=value: default for new rows; column= removes it.")
 ]
+SetDefaultExpression = Annotated[
+    Texts,
+    typer.Option("--set-default-expression", help="column=SQL: computes the default; column= removes the default."),
+]
+SetMerge = Annotated[
+    Texts, typer.Option("--set-merge", help="column=sum, min, max, append or SQL; column= replaces values again.")
+]
 SetEncoding = Annotated[Texts, typer.Option("--set-encoding", help="column=encoding; column= restores the default.")]
 SetCompression = Annotated[Texts, typer.Option("--set-compression", help="column=lz4; column= removes compression.")]
 SetTooLong = Annotated[
@@ -56,6 +63,8 @@ def alter(
     drop_not_null: Nullable = None,
     add: Add = None,
     set_default: SetDefault = None,
+    set_default_expression: SetDefaultExpression = None,
+    set_merge: SetMerge = None,
     set_encoding: SetEncoding = None,
     set_compression: SetCompression = None,
     set_too_long: SetTooLong = None,
@@ -82,6 +91,8 @@ def alter(
         steps.each(drop_not_null, steps.change.drop_not_null)
         steps.each(add, steps.add)
         steps.values(set_default, "--set-default column=value", steps.set_default)
+        steps.values(set_default_expression, "--set-default-expression column=SQL", steps.set_default_expression)
+        steps.values(set_merge, "--set-merge column=rule", steps.change.set_merge)
         steps.values(set_encoding, "--set-encoding column=encoding", steps.change.set_encoding)
         steps.values(set_compression, "--set-compression column=compression", steps.change.set_compression)
         steps.values(set_too_long, "--set-too-long column=error", steps.set_too_long)
@@ -158,6 +169,9 @@ class _Steps:
         if name not in self._kinds:
             raise InvalidArgumentError(f"there is no column {name!r}; known: {', '.join(self._kinds)}")
         self.change.set_default(name, None if text is None else default_of(name, text, self._kinds[name]))
+
+    def set_default_expression(self, name: str, text: str | None) -> None:
+        self.change.set_default(name, expression=text)
 
     def set_option(self, option: str, text: str | None) -> None:
         self.change.set_option(option, int(text) if text and text.isdigit() else text)

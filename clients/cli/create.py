@@ -38,6 +38,14 @@ Compressions = Annotated[list[str] | None, typer.Option("--compression", help="c
 Defaults = Annotated[
     list[str] | None, typer.Option("--default", help="column=value: default for new rows; repeatable.")
 ]
+DefaultExpressions = Annotated[
+    list[str] | None,
+    typer.Option("--default-expression", help="column=SQL, as in seen=now(): computes the default; repeatable."),
+]
+Merges = Annotated[
+    list[str] | None,
+    typer.Option("--merge", help="column=sum, min, max, append or SQL: how merges combine values; repeatable."),
+]
 Comments = Annotated[
     list[str] | None, typer.Option("--comment", help="column=text, or text for the table; repeatable.")
 ]
@@ -61,6 +69,8 @@ def create(
     encoding: Encodings = None,
     compression: Compressions = None,
     default: Defaults = None,
+    default_expression: DefaultExpressions = None,
+    merge: Merges = None,
     comment: Comments = None,
     option: Options = None,
     as_json: AsJson = False,
@@ -80,6 +90,8 @@ def create(
     set_parts(columns, "encoding", encoding or [])
     set_parts(columns, "compression", compression or [])
     set_parts(columns, "write_default", default or [])
+    set_parts(columns, "default_expression", default_expression or [])
+    set_parts(columns, "merge", merge or [])
     table_comment = set_parts(columns, "comment", comment or [])
     options = dict(pair(each, "=", "--option name=value") for each in option or [])
     definition = table_definition(

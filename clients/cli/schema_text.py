@@ -109,6 +109,8 @@ class _Parser:
             parts["nullable"] = True
         elif self._takes("primary", "key"):
             self.found.key.append(name)
+        elif self._takes("default", "expression"):
+            parts["default_expression"] = self._string("an expression between single quotes")
         elif self._takes("default"):
             parts["write_default"] = self._literal(kind)
         elif self._takes("read", "default"):
@@ -121,6 +123,8 @@ class _Parser:
             parts["comment"] = self._string("text between single quotes")
         elif self._takes("immutable"):
             parts["immutable"] = True
+        elif self._takes("merge"):
+            parts["merge"] = self._string("sum, min, max, append or an expression, between single quotes")
         elif self._takes("too", "long"):
             parts["too_long"] = too_long_of(self._name("error or truncate"))
         else:

@@ -91,15 +91,19 @@ def print_description(about: dict[str, Any], row_count: int) -> None:
     typer.echo(counted(row_count, "row"))
 
 
+_PARTS = (
+    ("default", "write_default"),
+    ("default", "default_expression"),
+    ("read default", "read_default"),
+    ("merge", "merge"),
+)
+
+
 def _constraints(column: dict[str, Any], key: list[str]) -> str:
     words = ["key" if column["name"] in key else "", "" if column["nullable"] else "not null"]
     words += ["immutable" if column["immutable"] and column["name"] not in key else ""]
     words += [f"too long: {column['too_long']}" if "too_long" in column else ""]
-    words += [
-        f"{word} {column[part]}"
-        for word, part in (("default", "write_default"), ("read default", "read_default"))
-        if column[part] is not None
-    ]
+    words += [f"{word} {column[part]}" for word, part in _PARTS if column.get(part) is not None]
     return ", ".join(word for word in words if word)
 
 

@@ -110,7 +110,7 @@ def whole_rows(
     """Return new rows of a batch with every column of the table, and defaults for missing columns.
 
     Immutable cells are those of ``first``, which has for each row the first row with its key. ``defaults`` computes
-    those that are not the same in all rows; None: there are none.
+    those that are not the same in all rows, from ``first`` too; None: there are none.
 
     Raises:
         InvalidArgumentError: one cannot be computed.
@@ -120,7 +120,7 @@ def whole_rows(
     def cells(column: ColumnSchema) -> pa.Array:
         if str(column.id) in present:
             return (first if column.id in version.immutable else rows).column(str(column.id))
-        computed = None if defaults is None else defaults.default(column, rows)
+        computed = None if defaults is None else defaults.default(column, first)
         return pa.repeat(version.defaults[column.id], rows.num_rows) if computed is None else computed
 
     arrays = [cells(column) for column in version.schema.columns]

@@ -40,7 +40,7 @@ from ...schemas.table.operation import Operation
 from ...schemas.table.table import WEEK_SECONDS
 from . import rules
 from .audit import AuditLog
-from .needs import WRITTEN, has_keys, read_by_scan, read_by_statement, written
+from .needs import WRITTEN, has_keys, read_by_rules, read_by_scan, read_by_statement, written
 from .rights import NONE, Caller, GrantBook, Rights, TableRights
 from .rules import AUDITED, told_of
 from .shown_stats import shown_stats
@@ -315,8 +315,10 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
     # Writes
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
-        """See StoreService."""
-        self._check_write(command.table, command.op, batch.schema.names)
+        """See StoreService. The rules of a merge read and change the columns that they name."""
+        self._check_write(command.table, command.op, [*batch.schema.names, *(command.rules or ())])
+        if command.rules and (names := read_by_rules(command.rules)):
+            self.check(self.seen(command.table, "write"), Privilege.READ, "write", lambda _: names)
         return self._store.begin_write(self._owned(command), batch, seq)
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -51,6 +51,13 @@ def read_by_statement(statement: Statement) -> set[str]:
     from ...engine.statement.expressions import columns_of
 
     return tested(statement.where) | columns_of(statement.checked().set, Limits())
+
+
+def read_by_rules(rules: Mapping[str, str]) -> set[str]:
+    """Return the columns that the rules of a caller's merge read in live rows, for which it needs grants."""
+    from ...engine.table.formulas import columns_read
+
+    return columns_read(rules)
 
 
 def written(privilege: Privilege, columns: Iterable[str], table: TableDescription) -> set[str]:

@@ -11,7 +11,7 @@ from ....schemas.protocol.service import StoreService
 from ....schemas.store.description import TableDescription
 from ....schemas.table import alter as steps
 from ....schemas.table.column import ColumnDefinition
-from .columns import built_column, default_json, definition_of, setting, type_word
+from .columns import built_column, default_json, definition_of, expression_of, setting, type_word
 from .dialect import AddRange, ColumnSettings, DropRange, SplitAt
 from .names import checked_column, name_of, refuse_others, shown, table_name
 from .partitions import bound_of, values_of
@@ -132,8 +132,9 @@ class _AlterSteps:
             self.steps.append(steps.SetComment(name=name, comment=parts["comment"].name))
         elif parts.get("default") is not None:
             column: ColumnDefinition = built_column({"name": name, "type": self._types[name]})
-            default = default_json(parts["default"], column)
-            self.steps.append(steps.SetDefault(name=name, write_default=default))
+            computed = expression_of(parts["default"])
+            default = None if computed else default_json(parts["default"], column)
+            self.steps.append(steps.SetDefault(name=name, write_default=default, default_expression=computed))
         elif parts.get("drop") and parts.get("allow_null"):
             self.steps.append(steps.DropNotNull(name=name))
         elif parts.get("drop"):

@@ -15,7 +15,8 @@ from ....schemas.cells.types import LogicalType
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.command import explain
 from ....schemas.table.column import ColumnDefinition, ColumnOptions
-from .literals import constant
+from .dialect import NyalaSql
+from .literals import NO_LITERAL, constant, literal
 from .names import name_of, shown
 from .values import column_of
 
@@ -100,6 +101,18 @@ def default_json(node: exp.Expr, column: ColumnDefinition) -> Any:
     return to_json(column_of([value], _as_schema(column))[0].as_py())
 
 
+def expression_of(default: exp.Expr) -> str | None:
+    """Return the expression that computes a default, as the store has it; None: it is a literal."""
+    return None if literal(default) is not NO_LITERAL else default.transform(_of_store).sql(dialect=NyalaSql)
+
+
+def _of_store(node: exp.Expr) -> exp.Expr:
+    now = exp.Anonymous(this="now")
+    if isinstance(node, exp.CurrentTimestamp):
+        return now
+    return exp.cast(now, "date") if isinstance(node, exp.CurrentDate) else node
+
+
 def _as_schema(column: ColumnDefinition) -> Any:
     from ....schemas.table.column import ColumnSchema
 
@@ -141,7 +154,9 @@ def definition_of(node: exp.ColumnDef, adds: bool = False) -> tuple[ColumnDefini
     if is_key:
         parts["nullable"] = False
     definition = built_column(parts)
-    if default is not None:
+    if default is not None and (computed := expression_of(default)) is not None:
+        definition = built_column({**parts, "default_expression": computed})
+    elif default is not None:
         value = default_json(default, definition)
         more = {"write_default": value, **({"read_default": value} if adds else {})}
         definition = built_column({**parts, **more})

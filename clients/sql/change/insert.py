@@ -8,6 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ....schemas.errors import InvalidArgumentError
+from ....schemas.table.column import ColumnSchema
 from ....schemas.table.operation import Operation
 from .assignments import Assignments, assignments_of
 from .literals import NO_LITERAL, is_default, literal
@@ -51,7 +52,10 @@ def _rows(tree: exp.Insert, names: list[str], is_listed: bool, target: ChangeTar
     """Return the new rows, with the columns that the statement gives."""
     source = tree.expression
     if tree.args.get("default"):
-        return pa.table({names[0]: default_of(target.columns[names[0]])})
+        first = next((name for name in names if target.columns[name].default_expression is None), None)
+        if first is None:
+            raise InvalidArgumentError(f"all columns of table {target.name!r} have computed defaults: name a value")
+        return pa.table({first: default_of(target.columns[first])})
     while isinstance(source, exp.Subquery) and not source.args.get("alias"):
         source = source.this
     if isinstance(source, exp.Values):
@@ -115,8 +119,20 @@ def _values(
     used = _fitting(names, len(rows[0]), is_listed)
     run = [cell for row in rows for cell in row if literal(cell) is NO_LITERAL and not is_default(cell)]
     answer = _run(run, shared, reading)
-    columns = [_column([row[at] for row in rows], name, target, answer) for at, name in enumerate(used)]
-    return pa.table(columns, used)
+    kept = [at for at, name in enumerate(used) if not _is_left_out([row[at] for row in rows], target.columns[name])]
+    columns = [_column([row[at] for row in rows], used[at], target, answer) for at in kept]
+    return pa.table(columns, [used[at] for at in kept])
+
+
+def _is_left_out(cells: list[exp.Expr], about: ColumnSchema) -> bool:
+    """Return whether the store computes a column for all rows of VALUES. Raises InvalidArgumentError: for some."""
+    if about.default_expression is None or not any(map(is_default, cells)):
+        return False
+    if all(map(is_default, cells)):
+        return True
+    raise InvalidArgumentError(
+        f"column {about.name!r} has DEFAULT in some rows of VALUES: its default is computed, so use one INSERT for them"
+    )
 
 
 def _column(cells: list[exp.Expr], name: str, target: ChangeTarget, answer: dict[int, pa.Array]) -> pa.Array:
@@ -147,13 +163,16 @@ def _run(cells: list[exp.Expr], shared: exp.With | None, reading: Reading) -> di
 
 
 def _complete(rows: pa.Table, target: ChangeTarget) -> pa.Table:
-    """Return new rows with all columns: those that the statement leaves out have their defaults."""
+    """Return new rows with all columns but those that the store computes: others that the statement leaves out have
+    their defaults."""
     columns: dict[str, pa.Array] = {}
     for name in target.given:
         about = target.columns[name]
         if name in rows.column_names:
             cells = rows.column(name).combine_chunks()
             columns[name] = pa.concat_arrays(cells.chunks) if isinstance(cells, pa.ChunkedArray) else cells
+        elif about.default_expression is not None:
+            continue  # the store computes it
         elif about.write_default is None:
             columns[name] = pa.nulls(rows.num_rows, about.logical.arrow)
         else:

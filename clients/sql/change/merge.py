@@ -99,7 +99,7 @@ def _of_its_side(clause: _Clause, sides: Mapping[str, str]) -> _Clause:
 
 
 def _new_cells(then: exp.Insert, target: ChangeTarget) -> Assignments:
-    """Return the cells of the rows that a clause inserts, those with defaults among them."""
+    """Return the cells of the rows that a clause inserts, those with defaults among them; the store computes some."""
     listed = then.this.expressions if isinstance(then.this, exp.Tuple | exp.Schema) else None
     values = then.expression
     if values is None and listed is not None and [is_default(each) for each in listed] == [True]:
@@ -113,7 +113,10 @@ def _new_cells(then: exp.Insert, target: ChangeTarget) -> Assignments:
         raise InvalidArgumentError(f"INSERT in a MERGE has {len(cells)} values for {len(names)} columns")
     given = dict(zip(names, cells, strict=False))
     default = exp.Var(this="DEFAULT")
-    return Assignments(target.given, [given.get(name, default) for name in target.given])
+    nodes = {name: given.get(name, default) for name in target.given}
+    computed = {name for name in nodes if target.columns[name].default_expression and is_default(nodes[name])}
+    named = [name for name in nodes if name not in computed]
+    return Assignments(named, [nodes[name] for name in named])
 
 
 def _query(tree: exp.Merge, clauses: list[_Clause], target: ChangeTarget, alias: str) -> exp.Select:

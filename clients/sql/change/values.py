@@ -64,7 +64,15 @@ def column_of(cells: Sequence[Any], column: ColumnSchema) -> pa.Array:
 
 
 def default_of(column: ColumnSchema) -> pa.Array:
-    """Return the cell that a new row has without a value: one cell, NULL if the column has no default."""
+    """Return the cell that a new row has without a value: one cell, NULL if the column has no default.
+
+    Raises:
+        InvalidArgumentError: the store computes it, for new rows alone.
+    """
+    if column.default_expression is not None:
+        raise InvalidArgumentError(
+            f"column {column.name!r} has a computed default, for new rows alone: leave the column out, or give a value"
+        )
     return pa.array([from_json(column.write_default, column.logical)], column.logical.arrow)
 
 

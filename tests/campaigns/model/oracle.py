@@ -32,6 +32,10 @@ class ModelSchema:
     immutable: frozenset[str] = frozenset()
     order: str | None = None
     """The column that orders the changes of a row."""
+    merges: Mapping[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
+    """How a merge combines the cell of a live row with the one that comes."""
+    computed: Mapping[str, Callable[[Row], Any]] = field(default_factory=dict)
+    """What a new row gets without the column, by the rest of the row."""
     ttl: tuple[str, timedelta] | None = None
     """The column and the time after it at which a row expires."""
 
@@ -141,7 +145,7 @@ class Oracle:
         if any(given[name] is None for name in given if name in self.schema.not_null):
             return "INVALID_ARGUMENT"
         key = tuple(given[name] for name in self.schema.key)
-        base, ignores = op.removesuffix("_ignore"), op.endswith("_ignore")
+        base, ignores = "upsert" if op == "merge" else op.removesuffix("_ignore"), op.endswith("_ignore")
         order = self.schema.order
         is_ordered, place = order in given, None if order is None else given.get(order)
         if is_ordered and base == "delete" and place is None:
@@ -166,7 +170,12 @@ class Oracle:
             given = {name: cell for name, cell in given.items() if name not in self.schema.immutable}
             if len(given) == len(key):
                 return "IGNORED"
+        if op == "merge" and old is not None:
+            merges = self.schema.merges
+            given = {name: merges[name](old[name], cell) if name in merges else cell for name, cell in given.items()}
         row = None if base == "delete" else {**(self.schema.defaults if old is None else old), **given}
+        if old is None and row is not None:
+            row |= {name: compute(row) for name, compute in self.schema.computed.items() if name not in given}
         if row is not None and any(cell is REQUIRED for cell in row.values()):
             return "INVALID_ARGUMENT"
         if old is None or row is None or len(given) > len(key):  # an upsert of a live row's key alone is no change

@@ -175,6 +175,63 @@ NESTED = replace(
 )
 NESTED_IN_WHOLE_ROWS = replace(NESTED, whole_rows=True, history_seconds=U64.history_seconds)
 
+
+def _added(old: Any, new: Any) -> Any:
+    return old if new is None else new if old is None else old + new
+
+
+def _greater(old: Any, new: Any) -> Any:
+    return old if new is None else new if old is None else max(old, new)
+
+
+MERGED = replace(
+    U64,
+    arrow=U64.arrow.append(pa.field("tags", pa.list_(pa.string()))).append(pa.field("twice", pa.int64())),
+    model=replace(
+        U64.model,
+        defaults={**U64.model.defaults, "tags": None, "twice": None},
+        merges={
+            "v": _added,
+            "s": _added,
+            "preset": _greater,
+            "tags": lambda old, new: None if old is None or new is None else old + new,
+        },
+        computed={"twice": lambda row: None if row["v"] is None else row["v"] * 2 + row["must"]},
+    ),
+    cells=U64.cells
+    | {"v": (None, 0, 1, -3), "tags": (None, [], ["a"], ["b", None]), "twice": (None, 0, 99), "k": (0, 1, 2, -1)},
+    column_options={
+        "v": ColumnOptions(merge="sum"),
+        "s": ColumnOptions(merge="append"),
+        "preset": ColumnOptions(write_default=5, merge="max"),
+        "tags": ColumnOptions(merge="tags || excluded.tags"),
+        "twice": ColumnOptions(default_expression="v * 2 + must"),
+    },
+    filtered=(*U64.filtered, "twice"),
+    history_seconds=10,
+)
+"""Columns that merges combine in any grouping of the rows, and a default that is computed."""
+MERGED_IN_TURN = replace(
+    MERGED,
+    model=replace(
+        MERGED.model,
+        merges={**MERGED.model.merges, "must": lambda old, new: new - old, "tags": lambda old, new: new or old},
+    ),
+    column_options={
+        **MERGED.column_options,
+        "must": ColumnOptions(merge="excluded.must - must"),
+        "tags": ColumnOptions(merge="CASE WHEN length(excluded.tags) > 0 THEN excluded.tags ELSE tags END"),
+    },
+    history_seconds=U64.history_seconds,
+)
+"""Rows of one key apply one after the other."""
+MERGED_IN_ORDER = replace(
+    ORDERED,
+    model=replace(ORDERED.model, merges={"s": _added, "must": lambda old, new: new - old}),
+    column_options=ORDERED.column_options
+    | {"s": ColumnOptions(merge="append"), "must": ColumnOptions(merge="excluded.must - must")},
+)
+
 _NULLABLE = ("flag", "tiny", "small", "big", "day", "seen", "single", "real", "price", "total", "huge", "code", "note")
 
 ALL_TYPES = Shape(

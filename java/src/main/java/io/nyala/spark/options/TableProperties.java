@@ -23,6 +23,8 @@ public final class TableProperties {
   public static final String IMMUTABLE = "immutable";
   public static final String BLOCK_ROWS = "block_rows";
   public static final String TOO_LONG = "too_long";
+  public static final String DEFAULT_EXPRESSION = "default_expression";
+  public static final String MERGE = "merge";
   public static final String ROW_COLUMN = "row_column";
   public static final String ORDER_BY = "order_by";
   public static final String TTL = "ttl";

@@ -103,7 +103,9 @@ final class AlterSteps {
     TableProperties.OfColumn of = TableProperties.ofColumn(property);
     String part = of.part();
     String operation = switch (part) {
-      case "encoding", "compression", TableProperties.BLOCK_ROWS, TableProperties.TOO_LONG -> "set_" + part;
+      case "encoding", "compression", TableProperties.BLOCK_ROWS, TableProperties.TOO_LONG, TableProperties.MERGE ->
+          "set_" + part;
+      case TableProperties.DEFAULT_EXPRESSION -> "set_default";
       case TableProperties.TYPE -> "widen_column";
       default -> throw fixed(property);
     };

@@ -57,8 +57,10 @@ public record TableDescription(JsonNode described) {
     if (column.path(TableProperties.IMMUTABLE).asBoolean()) {
       found.put(TableProperties.IMMUTABLE + "." + name, "true");
     }
-    if (column.hasNonNull(TableProperties.TOO_LONG)) {
-      found.put(TableProperties.TOO_LONG + "." + name, column.get(TableProperties.TOO_LONG).asText());
+    for (String part : List.of(TableProperties.TOO_LONG, TableProperties.DEFAULT_EXPRESSION, TableProperties.MERGE)) {
+      if (column.hasNonNull(part)) {
+        found.put(part + "." + name, column.get(part).asText());
+      }
     }
     JsonNode before = column.path(TableProperties.READ_DEFAULT);
     if (!before.isMissingNode() && !before.isNull()) {
