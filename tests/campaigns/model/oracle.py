@@ -174,10 +174,10 @@ class Oracle:
             merges = self.schema.merges
             given = {name: merges[name](old[name], cell) if name in merges else cell for name, cell in given.items()}
         row = None if base == "delete" else {**(self.schema.defaults if old is None else old), **given}
-        if old is None and row is not None:
-            row |= {name: compute(row) for name, compute in self.schema.computed.items() if name not in given}
         if row is not None and any(cell is REQUIRED for cell in row.values()):
             return "INVALID_ARGUMENT"
+        if old is None and row is not None:
+            row |= {name: compute(row) for name, compute in self.schema.computed.items() if name not in given}
         if old is None or row is None or len(given) > len(key):  # an upsert of a live row's key alone is no change
             plan.changes[key] = row
         if is_ordered:
