@@ -44,7 +44,12 @@ SCHEMA = pa.schema(
         pa.field("text", pa.string()),
     ]
 )
-MODEL = ModelSchema(key=("writer", "number"), defaults={"batch": None, "text": None})
+MODEL = ModelSchema(
+    key=("writer", "number"),
+    defaults={"batch": None, "text": None},
+    merges={"batch": lambda old, new: (old or 0) + new},
+)
+OPTIONS = {"batch": ColumnOptions(merge="coalesce(batch, 0) + excluded.batch")}
 CYCLES_A_STORE = 10
 """After so many the store is left behind and a new one begun, so that checking stays cheap."""
 START_SECONDS, STOP_SECONDS = 60, 30
@@ -55,9 +60,10 @@ _WARM = 0.8
 
 
 def explicit_encodings(schema: pa.Schema) -> dict[str, ColumnOptions]:
-    """Return for each column one encoding for all of its pages, the first after ``auto``."""
+    """Return for each column one encoding for all of its pages, the first after ``auto``, and the rule of merges."""
     kinds = {field.name: encodings_for(LogicalType.from_arrow(field)) for field in schema}
-    return {name: ColumnOptions(encoding=next(each for each in kinds[name] if each != AUTO)) for name in kinds}
+    first = {name: next(each for each in kinds[name] if each != AUTO) for name in kinds}
+    return {name: OPTIONS.get(name, ColumnOptions()).model_copy(update={"encoding": first[name]}) for name in kinds}
 
 
 class Server:
@@ -127,7 +133,7 @@ class Writer:
 
     def draw(self) -> tuple[str, list[Row]]:
         """Return an operation that cannot be refused, on a few new or old rows."""
-        op = self.random.choice(["insert", "insert", "upsert", "update_ignore", "delete_ignore"])
+        op = self.random.choice(["insert", "insert", "upsert", "merge", "update_ignore", "delete_ignore"])
         count = self.random.choice([1, self.random.randint(1, 12)])  # single rows have a way of their own
         if op == "insert" or not self.next_row:
             numbers = range(self.next_row, self.next_row + count)
@@ -214,7 +220,8 @@ class Campaign:
         with nyala.connect(location) as database:
             damaged = database.health().damaged
             assert not damaged, damaged
-            table = database.create_table("t", SCHEMA, ["writer", "number"], if_not_exists=True)
+            key, options = ["writer", "number"], OPTIONS
+            table = database.create_table("t", SCHEMA, key, column_options=options, if_not_exists=True)
             now = database.now()
             found = _rows(table, now)
             for writer in writers:

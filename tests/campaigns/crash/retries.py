@@ -26,7 +26,7 @@ from nyala.schemas.errors import StoreError
 from nyala.schemas.protocol.service import MaintenanceKind
 from nyala.schemas.rows.write import WriteCommand, WriteResult
 from nyala.schemas.table.operation import Operation
-from tests.campaigns.crash.kill9 import MODEL, SCHEMA, Writer, main
+from tests.campaigns.crash.kill9 import MODEL, OPTIONS, SCHEMA, Writer, main
 from tests.campaigns.crash.survivors import Survivor, SurvivorCampaign
 from tests.campaigns.model.feed import feed
 from tests.campaigns.model.oracle import Plan
@@ -89,7 +89,7 @@ class RetryCampaign(SurvivorCampaign):
         self, database: nyala.Database, location: str, stop: threading.Event, random: Random
     ) -> tuple[Sequence[Survivor], list[Callable[[], None]]]:
         self._writers = [PatientWriter(number, Random(random.random())) for number in range(random.randint(2, 4))]
-        database.create_table("t", SCHEMA, ["writer", "number"])
+        database.create_table("t", SCHEMA, ["writer", "number"], column_options=OPTIONS)
         self._start = database.now()
         work = [partial(each.run_until, location, stop) for each in self._writers]
         return self._writers, [*work, partial(maintain_until, location, stop, Random(random.random()))]

@@ -28,7 +28,7 @@ import pyarrow.flight as fl
 import nyala
 from nyala.schemas.errors import UnavailableError
 from tests.campaigns.attack.session_attackers import Session
-from tests.campaigns.crash.kill9 import SCHEMA, Writer, explicit_encodings, main
+from tests.campaigns.crash.kill9 import OPTIONS, SCHEMA, Writer, explicit_encodings, main
 from tests.campaigns.crash.retries import PatientWriter, RetryCampaign, maintain_until
 from tests.campaigns.crash.survivors import Survivor
 from tests.campaigns.model.oracle import Key, Plan, Row
@@ -146,7 +146,7 @@ class SessionCampaign(RetryCampaign):
         kinds = (PipelinedWriter, PipelinedWriter, LoneRowWriter, LoneRowWriter)
         writers = [kind(number, Random(random.random())) for number, kind in enumerate(kinds)]
         self._writers = writers
-        options = explicit_encodings(SCHEMA) if random.random() < 0.5 else None
+        options = explicit_encodings(SCHEMA) if random.random() < 0.5 else OPTIONS
         database.create_table("t", SCHEMA, ["writer", "number"], column_options=options)
         self._start = database.now()
         work: list[Callable[[], None]] = [partial(each.run_until, location, stop) for each in writers]

@@ -6,6 +6,7 @@ crash at most one batch is neither acknowledged nor refused.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
 from nyala.schemas.store.store_key import StoreKey
 from nyala.schemas.table.alter import AddColumn, Alteration, DropColumn, RenameColumn, Step, WidenColumn
+from nyala.schemas.table.column import ColumnOptions
 from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.partition import HashLevel
 from nyala.schemas.table.table import TableDefinition
@@ -33,7 +35,12 @@ from tests.doubles.clock import ManualClock
 TABLE = "t"
 TAGS = pa.list_(pa.struct([("n", pa.int16()), ("word", pa.string())]))
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("batch", pa.int32()), ("text", pa.string()), ("tags", TAGS)])
-MODEL = ModelSchema(key=("id",), defaults={"batch": None, "text": None, "tags": None})
+MODEL = ModelSchema(
+    key=("id",),
+    defaults={"batch": None, "text": None, "tags": None},
+    merges={"batch": operator.add, "tags": lambda old, new: new + old},
+)
+MERGES = {"batch": ColumnOptions(merge="batch + excluded.batch"), "tags": ColumnOptions(merge="excluded.tags || tags")}
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
 """One thread reads: so the same call comes n-th every time, and stores of few rows are opened and read cheaply."""
 FLUSHING = OPTIONS.model_copy(update={"flush_bytes": 1})
@@ -150,7 +157,7 @@ class Run:
             "order_by": self.order_by,
         }
         self.opened.create_table(
-            TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], options=options, partition_by=self.partition_by)
+            TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], MERGES, options=options, partition_by=self.partition_by)
         )
         self.tables = frozenset([True])
 
@@ -441,6 +448,22 @@ def transactions(run: Run) -> None:
     run.maintain("flush_deltas")
 
 
+def merges(run: Run) -> None:
+    """Count in rows that are in memory, on disk and in deltas, and in transactions; each batch counts once."""
+    run.start()
+    run.write("merge", [row(number % 3, number) for number in range(8)])
+    run.write("merge", [row(1, 10)])
+    run.maintain("flush")
+    run.write("merge", [{"id": number, "batch": 20} for number in (0, 1, 1, 7)])
+    run.write("delete", [{"id": 0}])
+    run.maintain("flush_deltas")
+    run.write("merge", [row(0, 30), row(2, 30)])
+    run.restart()
+    run.transact([("merge", [row(1, 40), row(5, 40)]), ("merge", [row(1, 1), row(2, 1)])], [("delete", [{"id": 7}])])
+    run.maintain("major_compact")
+    run.write("merge", [row(1, 50)])
+
+
 def tables(run: Run) -> None:
     """Drop a table and make one of the same name: nothing of the old one may come back."""
     run.start()
@@ -494,6 +517,7 @@ WORKLOADS: dict[str, Callable[[Run], None]] = {
         alterations,
         recoveries,
         transactions,
+        merges,
         ordered,
         tables,
     )
