@@ -233,6 +233,7 @@ REQUESTS: dict[str, Request] = {
             ("insert", "insert_ignore", "k a b", {"insert": "k a b"}),
             ("insert of some", "insert_ignore", "k a", {"insert": "k a"}),
             ("upsert", "upsert", "k a", {"insert": "k a", "update": "a"}),
+            ("merge", "merge", "k a", {"insert": "k a", "update": "a"}),
             ("update", "update_ignore", "k b", {"update": "b"}),
             ("delete", "delete_ignore", "k", {"delete": ""}),
         )
@@ -259,6 +260,13 @@ REQUESTS: dict[str, Request] = {
     ),
     "write if unchanged": needs(
         lambda c: c.put("upsert", "k a", if_timestamp=c.action("now")["timestamp"]), insert="k a", update="a"
+    ),
+    "merge by a rule": needs(lambda c: c.put("merge", "k a", rules={"a": "sum"}), insert="k a", update="a", read="a"),
+    "merge by the new row": needs(
+        lambda c: c.put("merge", "k a", rules={"a": "excluded.a + 1"}), insert="k a", update="a"
+    ),
+    "merge that copies": needs(
+        lambda c: c.put("merge", "k", rules={"b": "CAST(a AS TEXT)"}), insert="k b", update="b", read="a"
     ),
     "commit if unchanged": needs(
         lambda c: staged("upsert", "k a", if_timestamp=c.action("now")["timestamp"])(c), insert="k a", update="a"

@@ -101,7 +101,7 @@ def test_the_rules_look_at_every_field_of_a_request() -> None:
     statement = {"table", "kind", "set", "where", "as_of", "durability", "writer", "seq", "here"}
     assert Statement.model_fields.keys() == statement
     write = {"table", "op", "atomic", "durability", "writer", "commit", "if_timestamp", "stage"}
-    write |= {"count_replaced"}
+    write |= {"count_replaced", "rules"}
     assert WriteCommand.model_fields.keys() == write
     assert Stage.model_fields.keys() == {"transaction", "part", "table_id"}
     assert TableOptions.model_fields.keys() == {*QUOTAS, *UPKEEP, "comment", "order_by", "ttl"}

@@ -92,6 +92,16 @@ def test_a_column_that_refuses_long_text_in_a_manifest() -> None:
     assert read(packed) == refusing
 
 
+def test_a_column_whose_values_are_computed_in_a_manifest() -> None:
+    update = {"default_expression": "now()", "merge": "sum"}
+    column = SCHEMA.columns[0].model_copy(update=update)
+    schema = SCHEMA.model_copy(update={"columns": (column,)})
+    computed = MANIFEST.with_altered(2, lambda table: table.model_copy(update={"schema_": schema}))
+    packed = pack_manifest(computed)
+    assert '"comment":"","immutable":false,"default_expression":"now()","merge":"sum"}' in packed[24:].decode()
+    assert read(packed) == computed
+
+
 def test_a_column_with_an_empty_block_rows_in_a_manifest() -> None:
     """As builds after 0.1 wrote it for a while."""
     body = pack_manifest(MANIFEST)[24:].decode()

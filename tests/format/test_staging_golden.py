@@ -34,10 +34,10 @@ def block(head: str, body: bytes, offset: int) -> bytes:
 def pinned() -> bytes:
     rows, keys = stream(ROWS), stream(KEYS)
     content = HEAD + zlib.crc32(BODY, zlib.crc32(HEAD)).to_bytes(4, "little") + bytes(4) + BODY
-    for operation, count, body in (("03", "02", rows), ("07", "01", keys)):
+    for operation, count, body in (("03", "02", rows), ("07", "01", keys), ("09", "02", rows)):
         length = len(body).to_bytes(8, "little").hex()
         content += block(f"01000000 {operation}000000 {count}00000000000000 {length}", body, len(content))
-    return content + block("02000000 00000000 0300000000000000 0000000000000000", b"", len(content))
+    return content + block("02000000 00000000 0500000000000000 0000000000000000", b"", len(content))
 
 
 def on_disk(content: bytes) -> MemoryFileSystem:
@@ -53,12 +53,13 @@ def test_the_bytes_of_a_part() -> None:
     writer = PartWriter(fs, "x", INFO)
     writer.add(Operation.UPSERT, ROWS)
     writer.add(Operation.DELETE, KEYS)
+    writer.add(Operation.MERGE, ROWS)
     writer.finish()
     writer.close()
     file = fs.open("x")
     assert file.pread(0, file.size) == pinned()
-    assert read_info(fs, "x") == (INFO, 3)
-    assert list(read_rows(fs, "x")) == [(Operation.UPSERT, ROWS), (Operation.DELETE, KEYS)]
+    assert read_info(fs, "x") == (INFO, 5)
+    assert list(read_rows(fs, "x")) == [(Operation.UPSERT, ROWS), (Operation.DELETE, KEYS), (Operation.MERGE, ROWS)]
 
 
 def test_a_file_without_its_end_is_no_part() -> None:

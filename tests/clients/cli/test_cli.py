@@ -121,6 +121,35 @@ def test_cells_that_are_cut_are_told_or_refused(run: Run, target: list[str], tmp
     assert "; 1 cell cut to the length of the column" in run("job", "apply", "cut", changes, *target).out
 
 
+def test_values_that_are_computed(run: Run, target: list[str], tmp_path: Path) -> None:
+    columns = ["--column", "id:int64", "--column", "n int64 merge 'sum'", "--column", "t timestamp"]
+    columns += [
+        "--column",
+        "m int64 default expression 'id * 2'",
+        "--default-expression",
+        "t=now()",
+        "--merge",
+        "m=max",
+    ]
+    assert run("create", "counted", "--key", "id", *columns, *target).code == 0
+    assert [line.split("\t")[2] for line in run("describe", "counted", *target).lines[2:5]] == [
+        "merge sum",
+        "default now()",
+        "default id * 2, merge max",
+    ]
+    file = tmp_path / "n.csv"
+    file.write_text("id,n\n1,5\n1,7\n2,1\n")
+    assert "3 applied" in run("load", "counted", file, "--op", "merge", *target).out
+    assert "3 applied" in run("load", "counted", file, "--op", "merge", "--again", *target).out
+    rows = run("scan", "counted", "--columns", "id,n,m", "--order-by", "id", "--json", *target).lines
+    assert [tuple(json.loads(row).values()) for row in rows] == [(1, 24, 2), (2, 2, 4)]
+    steps = ["--set-merge", "n=", "--set-default-expression", "t=", "--set-default-expression", "m=id * 3"]
+    assert run("alter", "counted", *steps, *target).code == 0
+    about = run("describe", "counted", "--json", *target).json["columns"]
+    assert ["merge" in column for column in about] == [False, False, False, True]
+    assert [column.get("default_expression") for column in about] == [None, None, None, "id * 3"]
+
+
 def test_recall(run: Run, homes: list[str]) -> None:
     wrong = run("table", "drop", "homes", "--yes", "--keep", "7 days", *homes)
     assert wrong.code == 3 and "7d" in wrong.err
@@ -188,7 +217,7 @@ WRONG = {
     "a missing file": ("NOT_FOUND", ["table", "load", "homes", "nowhere.parquet"]),
     "a strange file": ("INVALID_ARGUMENT", ["table", "load", "homes", sys.executable]),
     "a strange output": ("INVALID_ARGUMENT", ["table", "scan", "homes", "--output", "rows.xls"]),
-    "an unknown operation": ("INVALID_ARGUMENT", ["table", "load", "homes", "{cities}", "--op", "merge"]),
+    "an unknown operation": ("INVALID_ARGUMENT", ["table", "load", "homes", "{cities}", "--op", "blend"]),
     "a wrong column": ("INVALID_ARGUMENT", ["table", "create", "t", "--key", "k", "--column", "k"]),
     "a wrong type": ("INVALID_ARGUMENT", ["table", "create", "t", "--key", "k", "--column", "k:int65"]),
     "a wrong time": ("INVALID_ARGUMENT", ["table", "scan", "homes", "--as-of", "yesterday"]),

@@ -105,7 +105,7 @@ WRONG = {
     "no number": ("read", {"splitSizeBytes": "64m"}, "splitSizeBytes is '64m'"),
     "not positive": ("readStream", {"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger"),
     "no truth value": ("write", {"ignoreNull": "perhaps"}, "ignoreNull is 'perhaps'"),
-    "no operation": ("write", {"operation": "merge"}, "operation is 'merge'"),
+    "no operation": ("write", {"operation": "blend"}, "operation is 'blend'"),
     "no zone": ("read", {"snapshotTimestamp": "2026-01-31"}, "needs a time zone"),
     "stream of rows": ("readStream", {}, "readChangeFeed=true"),
     "no moment": (

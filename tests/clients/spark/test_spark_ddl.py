@@ -122,7 +122,7 @@ def test_show_create_table_makes_an_equal_table(sql: Sql, uri: str, db: Database
     made = db.create_table("made", schema, ["a", "b"], partition_by=levels, comment='it\'s \\ a\nlong "day"')
     made.alter().add_column(
         "d", "timestamp[us]", read_default=dt.datetime(1970, 1, 2), write_default=dt.datetime(1969, 7, 20, 0, 0, 0, 5)
-    ).apply()
+    ).add_column("e", "string", default_expression="b || 'x, '", merge="append").apply()
     for table in ("all_of_it", "dry", "repeated", "clustered", "made"):
         [(statement,)] = sql(f"SHOW CREATE TABLE {table}")
         sql(statement.replace(f"default.{table} (", "default.again (", 1))
@@ -148,7 +148,7 @@ NOT_CREATED = {
     "(id INT PRIMARY KEY) PARTITIONED BY (range(id)) TBLPROPERTIES (bounds = '1')": "is not of the form lower..upper",
     "(id INT PRIMARY KEY) PARTITIONED BY (range(id)) TBLPROPERTIES (bounds = 'a..b')": "'a' is not a valid int32",
     "(id INT, x INT UNIQUE, PRIMARY KEY (id))": "a table has one PRIMARY KEY, and no other constraint",
-    "(id INT PRIMARY KEY, x ARRAY<INT>)": "column 'x' is ARRAY<INT>, which a table cannot hold; use STRING",
+    "(id INT PRIMARY KEY, x ARRAY<VARIANT>)": "column 'x' is VARIANT, which a table cannot hold; use STRING",
     "(id INT PRIMARY KEY, x TIMESTAMP_NTZ)": "a table stores moments in UTC: use TIMESTAMP",
     "(id INT PRIMARY KEY, x STRING COLLATE UNICODE_CI)": "which a table cannot hold; use STRING or VARCHAR(n)",
     "(id DOUBLE PRIMARY KEY)": "INVALID_ARGUMENT: key column 'id' cannot be a key: it has the type double",
@@ -194,7 +194,7 @@ def test_every_step_of_alter(sql: Sql, homes: None, uri: str) -> None:
         "DROP COLUMN IF EXISTS nothing",
         "SET TBLPROPERTIES ('encoding.City' = 'plain', 'compression.text' = 'zstd', 'block_rows.text' = '1024', "
         "'type.city' = 'varchar(20)', 'max_rows' = '7', 'maintenance' = 'off')",
-        "SET TBLPROPERTIES ('too_long.city' = 'error')",
+        "SET TBLPROPERTIES ('too_long.city' = 'error', 'merge.rooms' = 'sum', 'default_expression.price' = 'id * 2')",
         "ALTER COLUMN city TYPE VARCHAR(30)",
         "UNSET TBLPROPERTIES ('maintenance')",
     ):  # fmt: skip
@@ -211,13 +211,15 @@ def test_every_step_of_alter(sql: Sql, homes: None, uri: str) -> None:
     assert columns["price"]["comment"] == "in euros" and columns["z"]["comment"] == "last"
     assert (columns["city"]["type"], columns["city"]["encoding"]) == ("varchar(30)", "plain")
     assert columns["city"]["too_long"] == "error"
+    assert (columns["rooms"]["merge"], columns["price"]["default_expression"]) == ("sum", "id * 2")
     assert (columns["text"]["compression"], columns["text"]["block_rows"]) == ("zstd", 1024)
     options = about(uri, "homes")["options"]
     assert (options["max_rows"], options["maintenance"], options["comment"]) == (7, "on", "where people live")
     sql("ALTER TABLE homes UNSET TBLPROPERTIES ('max_rows', 'encoding.city', 'compression.text', 'block_rows.text')")
-    sql("ALTER TABLE homes UNSET TBLPROPERTIES ('too_long.city')")
+    sql("ALTER TABLE homes UNSET TBLPROPERTIES ('too_long.city', 'merge.rooms', 'default_expression.price')")
     columns = columns_of(uri, "homes")
-    assert "too_long" not in columns["city"]
+    assert "too_long" not in columns["city"] and "merge" not in columns["rooms"]
+    assert "default_expression" not in columns["price"]
     assert "max_rows" not in about(uri, "homes")["options"] and "block_rows" not in columns["text"]
     assert (columns["city"]["encoding"], columns["text"]["compression"]) == ("auto", "none")
     sql("INSERT INTO homes (id, city) VALUES (2, 'Bern')")
@@ -227,7 +229,7 @@ def test_every_step_of_alter(sql: Sql, homes: None, uri: str) -> None:
 NOT_ALTERED = {
     "ADD COLUMN x INT FIRST": "column 'x' FIRST: the store adds columns last",
     "ADD COLUMN x INT NOT NULL": "column 'x' is NOT NULL: give it a read_default",
-    "ADD COLUMNS (x INT, y ARRAY<INT>)": "column 'y' is ARRAY<INT>, which a table cannot hold",
+    "ADD COLUMNS (x INT, y VARIANT)": "column 'y' is VARIANT, which a table cannot hold",
     "ALTER COLUMN city FIRST": "ALTER TABLE: the position of a column cannot change",
     "ALTER COLUMN rooms SET DEFAULT CAST(rand() AS TINYINT)": "rand",
     "ALTER COLUMN note SET DEFAULT current_user()": "the default of column 'note' is current_user(): a default must be",
