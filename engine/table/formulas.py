@@ -33,6 +33,7 @@ _WORDS = {
     "max": "greatest({own}, {new})",
     "append": "coalesce({own} || {new}, {own}, {new})",
 }
+_SHORT = {"sum": "{own} + {new}", "append": "{own} || {new}"}
 _PLAIN = ("{own} + {new}", "{new} + {own}", "least({new}, {own})", "greatest({new}, {own})", "{own} || {new}")
 """Merges that may be combined in any grouping of the rows, beside those of the words."""
 
@@ -53,6 +54,8 @@ class Formula:
     """The columns of the row that comes, which a merge reads."""
     is_associative: bool = False
     """Whether rows may be merged in any grouping."""
+    without_null: Expression | None = None
+    """A shorter expression for rows without NULL in what it reads, which are one column of each row."""
 
     def at(self, now: int) -> Formula:
         """Return it with the moment ``now``, a timestamp of the store, as NOW()."""
@@ -68,10 +71,17 @@ class Formula:
         Raises:
             InvalidArgumentError: it cannot be computed for all of them.
         """
+        expression = self.expression
+        if self.without_null and not _have_null(rows, self.column.name):
+            expression = self.without_null
         try:
-            return evaluate(self.expression, rows, self.column.logical)
+            return evaluate(expression, rows, self.column.logical)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{self.what}: {error.message}") from None
+
+
+def _have_null(rows: Rows, name: str) -> bool:
+    return bool(rows.column(name).null_count or rows.column(EXCLUDED).field(name).null_count)
 
 
 MergeRules = Mapping[int, Formula]
@@ -149,7 +159,9 @@ def _rule(column: ColumnSchema, what: str, text: str, schema: TableSchema) -> Fo
     formula = _formula(column, what, text, schema, _WORDS[text].format(**names) if text in _WORDS else text)
     alike = [parse_text(each.format(**names), _LIMITS).tree for each in (*_WORDS.values(), *_PLAIN)]
     is_associative = formula.expression.tree in alike or not (formula.own or formula.new)
-    return replace(formula, is_associative=is_associative)
+    short = _SHORT.get(text)
+    without_null = None if short is None else _formula(column, what, text, schema, short.format(**names)).expression
+    return replace(formula, is_associative=is_associative, without_null=without_null)
 
 
 def _formula(column: ColumnSchema, what: str, text: str, schema: TableSchema, meaning: str) -> Formula:
