@@ -178,8 +178,6 @@ class Table(LazyTable):
         With ``if_timestamp``, a row is touched only if it has not changed since that time, such as the ``as_of`` of the
         scan that read it; otherwise it is rejected with CONFLICT, or ignored by the ``_ignore`` forms.
 
-        ``rules`` are those of a ``merge``.
-
         Rejected rows do not stop the others. They are raised as ``RowErrors``, whose ``result`` describes the whole
         write; with ``on_error="return"`` they are in the result's ``errors``.
 
@@ -250,14 +248,9 @@ class Table(LazyTable):
         return self.write(data, Operation.UPSERT_IGNORE, **how)
 
     def merge(self, data: Any, rules: Mapping[str, str] | None = None, **how: Unpack[WriteHow]) -> WriteResult:
-        """Add rows; combine values with those of existing rows, as counters do, in the columns that have a rule.
-
-        ``rules`` maps columns to ``"sum"``, ``"min"``, ``"max"``, ``"append"``, or to an SQL expression of the existing
-        row and the new one, as in ``{"views": "views + excluded.views"}``. None takes the rules of the table's columns:
-        see ``ColumnOptions.merge``. Other columns of ``data`` replace the values that are there, as ``upsert`` does. No
-        write of others is lost, and a write that is sent again after an error counts once. See ``write`` and
-        docs/statements.md.
-        """
+        """Add rows; combine values with those of existing rows by the rule of their column: ``"sum"``, ``"min"``,
+        ``"max"``, ``"append"``, or SQL such as ``"views + excluded.views"``. None: the rules of the table's columns
+        (``ColumnOptions.merge``). Columns without one are replaced, as by ``upsert``. See docs/computed.md."""
         return self.write(data, Operation.MERGE, rules=rules, **how)
 
     def update(self, data: Any, **how: Unpack[WriteHow]) -> WriteResult:
@@ -421,16 +414,8 @@ class Table(LazyTable):
         from ..offline_jobs.direct_scan import direct_scan  # needs the engine, which clients of a server may lack
 
         moment = None if as_of is None else read_moment(as_of)
-        return direct_scan(
-            self._store,
-            self.name,
-            columns,
-            where,
-            moment,
-            directory=directory,
-            split_bytes=split_bytes,
-            ttl_seconds=ttl_seconds,
-        )
+        how = {"directory": directory, "split_bytes": split_bytes, "ttl_seconds": ttl_seconds}
+        return direct_scan(self._store, self.name, columns, where, moment, **how)
 
     def changes(
         self,

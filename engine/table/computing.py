@@ -84,7 +84,7 @@ class Computing:
         if self.rules is None:
             outcome = self._stored(rows, decided, failures)
         else:
-            outcome = _Merge(self, self.rules, rows, first, decided, newest).outcome(failures)
+            outcome = _KeyMerge(self, self.rules, rows, first, decided, newest).outcome(failures)
         return _refused(outcome, first, failures) if failures else outcome
 
     def _stored(self, rows: pa.RecordBatch, decided: Outcome, failures: Failures) -> Outcome:
@@ -131,7 +131,7 @@ def _rules(version: TableVersion, texts: Mapping[str, str] | None, sent: Collect
     return chosen
 
 
-class _Merge:
+class _KeyMerge:
     """The merge of the rows of a batch in one tablet."""
 
     def __init__(

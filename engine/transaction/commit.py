@@ -314,17 +314,17 @@ def _decide_tablet(
 ) -> None:
     applied, changes = decided.applied, len(decided.changes)
 
-    def count(piece: TabletPart, found: outcome.Outcome) -> None:
-        status = found.status
+    def count(piece: TabletPart, one: outcome.Outcome) -> None:
+        status = one.status
         decided.applied += int(np.count_nonzero(status == outcome.APPLIED))
         decided.ignored += int(np.count_nonzero(status == outcome.IGNORED))
         decided.stale += int(np.count_nonzero(status == outcome.STALE))
         decided.cells_truncated += cut_cells(piece.cuts, status)
-        plan.refusals.add_failed(piece, work.version, work.table, status, found.reasons)
+        plan.refusals.add_failed(piece, work.version, work.table, status, one.reasons)
 
     ordered = [*each.single, *each.repeated] if work.truncated else each.repeated
     for piece in () if work.truncated else each.single:
-        found = each.tablet.decide(
+        one = each.tablet.decide(
             piece.operation,
             piece.keys,
             piece.hashes,
@@ -336,14 +336,14 @@ def _decide_tablet(
             work.version.order_of(piece.rows),
         )
         if piece.computing:
-            found = piece.computing.resolved(piece.rows, piece.first, found, each.tablet.newest_of)
-        decided.changes += tablet_changes(work.version, each.tablet, piece.rows, found)
-        count(piece, found)
+            one = piece.computing.resolved(piece.rows, piece.first, one, each.tablet.newest_of)
+        decided.changes += tablet_changes(work.version, each.tablet, piece.rows, one)
+        count(piece, one)
     revived = np.empty(0, np.int64)
     if ordered:
         net = Collapse(work.version, each.tablet, ordered, work.truncated, now, unchanged_since)
-        for piece, found in zip(ordered, net.outcomes(), strict=True):
-            count(piece, found)
+        for piece, one in zip(ordered, net.outcomes(), strict=True):
+            count(piece, one)
         decided.changes += net.changes()
         revived = net.revived()
     if all(piece.operation.base is Operation.UPSERT for piece in (*each.single, *each.repeated)):

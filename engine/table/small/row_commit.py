@@ -18,6 +18,7 @@ from ...tablet.tablet import Tablet
 from ...vectors.raw_cell import RawCell
 from ...wal.turn import UNLOGGED
 from ..table import Table
+from .row_merge import merged
 from .row_plan import PlannedRow, RowPlan
 
 
@@ -126,6 +127,10 @@ def _decided(row: RowWrite, log: CommitLog, durability: Durability, may_wait: bo
         return None
     if plan.order is not None and place.rowset and not _is_in_time(place, plan, cells[plan.order], may_wait):
         return None
+    if plan.merges and place.is_alive:
+        cells = _merged(place, plan, cells, may_wait)
+        if cells is None:
+            return None
     change, _, sources, values = written
     stored = [cells[i] if i >= 0 else default for i, default in sources]
     record = change.pack(tablet.tablet_id, stored)
@@ -143,6 +148,21 @@ def _unless_gone(place: RowPlace, plan: RowPlan, expiry: Expiry, now: int, may_w
         return None
     is_gone = expiry.is_gone(newest[plan.expiry_columns.ids.index(expiry.column.id)], now)
     return place._replace(is_alive=False) if is_gone else place
+
+
+def _merged(place: RowPlace, plan: RowPlan, cells: Sequence[RawCell], may_wait: bool) -> list[RawCell] | None:
+    """Return the cells of a row, merged with those of the live row that there is; None if only the batch lane can tell.
+    Raises as ``find_row``."""
+    newest = newest_cells(place, plan.merge_columns, may_wait)
+    if newest is None:
+        return None
+    after = [*cells]
+    try:
+        for i, there, combine in plan.merges:
+            after[i] = merged(newest[there], cells[i], combine)
+    except OverflowError:
+        return None
+    return after
 
 
 def _is_in_time(place: RowPlace, plan: RowPlan, cell: RawCell, may_wait: bool) -> bool:

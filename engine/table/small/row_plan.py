@@ -30,6 +30,7 @@ from ..checked_batch import columns_of
 from ..point_plan import PointPlan
 from ..routed_batch import shape_of
 from ..table_version import TableVersion
+from .row_merge import Combine, combines_of
 
 _STRING_BYTES_MAX = 32 << 10
 _CELL_BYTES = 24
@@ -62,8 +63,11 @@ class Written(NamedTuple):
 class RowPlan:
     """The plan of writes of single rows of one form. Thread safe."""
 
-    def __init__(self, version: TableVersion, operation: Operation, names: Sequence[str]) -> None:
-        """Raises InvalidArgumentError if no row can have these columns."""
+    def __init__(
+        self, version: TableVersion, operation: Operation, names: Sequence[str], combines: Mapping[int, Combine]
+    ) -> None:
+        """``combines`` merge cells with those of a live row, by column id. Raises InvalidArgumentError if no row can
+        have these columns."""
         schema = version.schema
         columns = columns_of(names, schema, operation)
         self.version = version
@@ -86,6 +90,12 @@ class RowPlan:
         if schema.ordering in columns:
             self.order = columns.index(schema.ordering)
             self.order_columns = version.plans[PointPlan].columns_of((schema.ordering,))
+        merges = tuple(column for column in columns if column.id in combines)
+        self.merge_columns = self.key_columns if not merges else version.plans[PointPlan].columns_of(merges)
+        """The columns to read for merges from the row that there is; of the key first."""
+        places = {column_id: i for i, column_id in enumerate(self.merge_columns.ids)}
+        self.merges = [(columns.index(column), places[column.id], combines[column.id]) for column in merges]
+        """Which cells of a row are merged: with which ones of those columns, and how."""
         self.expiry = Expiry.of(schema)
         """When rows expire; None: never."""
         self.expiry_columns = self.key_columns
@@ -198,12 +208,15 @@ class PlansByForm(dict[tuple[Operation, tuple[str, ...]], Plan | None], ABC):
 class _RowPlans(PlansByForm[RowPlan]):
     def _new_plan(self, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
         schema = self._version.schema
-        if schema.auto_incrementing is not None or operation is Operation.MERGE:
+        if schema.auto_incrementing is not None:
+            return None
+        combines = combines_of(self._version, names) if operation is Operation.MERGE else {}
+        if combines is None:
             return None
         if any(schema.by_id[number].name not in names for number in self._version.formulas):
             return None
         try:
-            plan = RowPlan(self._version, operation, names)
+            plan = RowPlan(self._version, operation, names, combines)
         except InvalidArgumentError:
             return None
         return None if plan.order is not None and operation.base is Operation.DELETE else plan

@@ -122,7 +122,7 @@ class RowWrites:
     def _begin_rows(
         self, table: Table, command: WriteCommand, plan: RowsPlan, columns: list[Vector] | None, ticket: Ticket | None
     ) -> PendingRows | None:
-        if columns is None or command.if_timestamp is not None or command.count_replaced:
+        if columns is None or _asks_more(command):
             return None
         planned = plan.planned(columns, self._limits)
         if planned is None or not self._has_room(plan.plan, planned.size_bytes, planned.row_count):
@@ -158,8 +158,7 @@ class RowWrites:
         self, table: Table, command: WriteCommand, plan: RowPlan, row: Mapping[str, Any], ticket: Ticket | None
     ) -> RowWrite | None:
         """Return a row that may be written by its plan, with room in memory; None if the batch lane has to judge."""
-        asks_more = command.if_timestamp is not None or command.count_replaced
-        planned = None if asks_more else plan.planned(row, self._limits)
+        planned = None if _asks_more(command) else plan.planned(row, self._limits)
         if planned is None or not self._has_room(plan, planned.size_bytes, 1):
             return None
         return RowWrite(table, plan, planned, ticket, origin_of(plan.operation, table.table_id, ticket))
@@ -176,3 +175,8 @@ class RowWrites:
         is_due = len(version.active) // _ROWS_BETWEEN_LOOKS != before // _ROWS_BETWEEN_LOOKS
         if version.attached or (is_due and version.active.nbytes >= self._flush_bytes):
             self._notify()
+
+
+def _asks_more(command: WriteCommand) -> bool:
+    """Whether a command asks for what only the batch lane does."""
+    return command.if_timestamp is not None or command.count_replaced or command.rules is not None

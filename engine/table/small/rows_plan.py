@@ -159,7 +159,7 @@ class RowsPlan:
 class _RowsPlans(PlansByForm[RowsPlan]):
     def _new_plan(self, operation: Operation, names: tuple[str, ...]) -> RowsPlan | None:
         plan = plan_of(self._version, operation, names)
-        return None if plan is None or plan.order is not None or plan.expiry else RowsPlan(plan)
+        return None if plan is None or plan.order is not None or plan.expiry or plan.merges else RowsPlan(plan)
 
 
 def rows_plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowsPlan | None:

@@ -35,11 +35,8 @@ from tests.doubles.clock import ManualClock
 TABLE = "t"
 TAGS = pa.list_(pa.struct([("n", pa.int16()), ("word", pa.string())]))
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("batch", pa.int32()), ("text", pa.string()), ("tags", TAGS)])
-MODEL = ModelSchema(
-    key=("id",),
-    defaults={"batch": None, "text": None, "tags": None},
-    merges={"batch": operator.add, "tags": lambda old, new: new + old},
-)
+_DEFAULTS = {"batch": None, "text": None, "tags": None}
+MODEL = ModelSchema(("id",), _DEFAULTS, merges={"batch": operator.add, "tags": lambda old, new: new + old})
 MERGES = {"batch": ColumnOptions(merge="batch + excluded.batch"), "tags": ColumnOptions(merge="excluded.tags || tags")}
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
 """One thread reads: so the same call comes n-th every time, and stores of few rows are opened and read cheaply."""
@@ -151,14 +148,10 @@ class Run:
     def create(self) -> None:
         self.tables = frozenset([False, True])
         self.oracle = Oracle(replace(MODEL, order=self.order_by))
-        options = {
-            "history_max_age_seconds": HISTORY_SECONDS,
-            "row_column": self.row_column,
-            "order_by": self.order_by,
-        }
-        self.opened.create_table(
-            TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], MERGES, options=options, partition_by=self.partition_by)
-        )
+        options = {"history_max_age_seconds": HISTORY_SECONDS, "row_column": self.row_column, "order_by": self.order_by}
+        more = {"options": options, "partition_by": self.partition_by}
+        rules = None if self.order_by else MERGES
+        self.opened.create_table(TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], rules, **more))
         self.tables = frozenset([True])
 
     def drop(self) -> None:
@@ -270,7 +263,7 @@ def update(run: Run) -> None:
     run.maintain("flush")
     run.write("delete", [{"id": 5}, {"id": 2}])
     run.maintain("flush_deltas")
-    run.write("upsert", [row(2, 6), row(3, 6)])
+    run.write("merge", [row(2, 6), row(3, 6), row(2, 7)])
 
 
 def single_rows(run: Run) -> None:
@@ -444,24 +437,8 @@ def transactions(run: Run) -> None:
     run.options = DIRECT
     run.restart()
     run.transact([("insert", [row(1, 3), row(9, 3)]), ("update", [{"id": 9, "batch": 4}])], truncate=True)
-    run.transact([("upsert", [row(20, 4), row(21, 4), row(9, 4)])])
+    run.transact([("upsert", [row(20, 4), row(21, 4), row(9, 4)])], [("merge", [row(9, 5), row(1, 5), row(9, 6)])])
     run.maintain("flush_deltas")
-
-
-def merges(run: Run) -> None:
-    """Count in rows that are in memory, on disk and in deltas, and in transactions; each batch counts once."""
-    run.start()
-    run.write("merge", [row(number % 3, number) for number in range(8)])
-    run.write("merge", [row(1, 10)])
-    run.maintain("flush")
-    run.write("merge", [{"id": number, "batch": 20} for number in (0, 1, 1, 7)])
-    run.write("delete", [{"id": 0}])
-    run.maintain("flush_deltas")
-    run.write("merge", [row(0, 30), row(2, 30)])
-    run.restart()
-    run.transact([("merge", [row(1, 40), row(5, 40)]), ("merge", [row(1, 1), row(2, 1)])], [("delete", [{"id": 7}])])
-    run.maintain("major_compact")
-    run.write("merge", [row(1, 50)])
 
 
 def tables(run: Run) -> None:
@@ -517,7 +494,6 @@ WORKLOADS: dict[str, Callable[[Run], None]] = {
         alterations,
         recoveries,
         transactions,
-        merges,
         ordered,
         tables,
     )

@@ -25,14 +25,17 @@ from nyala.engine.rowset.native.absent import absent_cells
 from nyala.engine.rowset.native.morsel_column import MorselColumn
 from nyala.engine.scan.read import aggregate, selection
 from nyala.engine.scan.read import over_tablets as scan
+from nyala.engine.table import formulas
+from nyala.engine.table.small import row_commit
 from nyala.engine.tablet import outcome, tablet
 from nyala.engine.tablet.key_lookup import KeyLookup
+from nyala.engine.transaction.collapse import Collapse
 from nyala.engine.vectors.vector import BytesVector, FixedVector
 from nyala.schemas.errors import StoreError
 from nyala.schemas.table import altered
 from tests.campaigns.model.altering import Altering
 from tests.campaigns.model.machine import machine_of
-from tests.campaigns.model.shapes import IMMUTABLE, NO_INDEX, PARTITIONED, U64, Shape
+from tests.campaigns.model.shapes import IMMUTABLE, MERGED, NO_INDEX, PARTITIONED, U64, Shape
 from tests.campaigns.model.stretches import Stretches
 from tests.campaigns.model.subjects import DirectSubject, EmbeddedSubject
 
@@ -179,6 +182,22 @@ def tablet_left_out_in_which_a_range_of_keys_begins(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(prune, "_is_apart", lies_before)
 
 
+def nulls_of_a_sum_taken_for_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formulas, "_have_null", lambda rows, name: False)
+
+
+def merges_blind_to_their_own_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stored(self: Collapse, column: Any, keys: np.ndarray) -> Any:
+        return self._tablet.newest_of(column, keys, self._locations[keys])
+
+    monkeypatch.setattr(Collapse, "_newest", stored)
+
+
+def single_rows_merged_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = row_commit.merged
+    monkeypatch.setattr(row_commit, "merged", lambda before, cell, combine: merge(cell, before, combine))
+
+
 ELSEWHERE = [
     (conditions_not_looked_at, U64, EmbeddedSubject),
     (conditions_not_looked_at_in_deltas, U64, EmbeddedSubject),
@@ -187,6 +206,9 @@ ELSEWHERE = [
     (keys_that_the_filter_does_not_know, NO_INDEX, EmbeddedSubject),
     (attached_rows_that_were_always_there, U64, DirectSubject),
     (tablet_left_out_in_which_a_range_of_keys_begins, PARTITIONED, EmbeddedSubject),
+    (nulls_of_a_sum_taken_for_values, MERGED, EmbeddedSubject),
+    (merges_blind_to_their_own_transaction, MERGED, EmbeddedSubject),
+    (single_rows_merged_backwards, MERGED, EmbeddedSubject),
 ]
 
 SEEDS: dict[Callable[..., None], int] = {
