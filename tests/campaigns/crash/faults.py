@@ -28,7 +28,7 @@ RULES: dict[str, Callable[[int], FaultRule]] = {
     "short write, ENOSPC": lambda nth: FaultRule(WRITES, nth=nth, error=errno.ENOSPC, short_write=17),
     "short writes": lambda nth: FaultRule(WRITES, nth=nth, error=errno.ENOSPC, short_write=17, sticky=True),
 }
-_FORGIVING = ("upsert", "insert_ignore", "update_ignore", "delete_ignore")
+_FORGIVING = ("upsert", "merge", "insert_ignore", "update_ignore", "delete_ignore")
 
 
 class InDoubtError(Exception):
