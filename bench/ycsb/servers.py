@@ -1,7 +1,5 @@
 """The stores with their data: each in a folder of its own, loaded before anything is measured."""
 
-import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +12,7 @@ import pyarrow as pa
 
 import nyala
 from bench.compare.peers.nyala_subject import free_port, wait_until_open
+from bench.postgres import Cluster, has_postgres
 
 from .mixes import FIELD_BYTES, FIELD_NAMES, FIELDS
 from .stores import TABLE
@@ -21,9 +20,6 @@ from .stores import TABLE
 SCHEMA = pa.schema([pa.field("key", pa.int64(), False), *(pa.field(name, pa.string()) for name in FIELD_NAMES)])
 ROW_BYTES = FIELDS * FIELD_BYTES
 LOADED_AT_ONCE = 50_000
-POSTGRES = Path("/usr/lib/postgresql")
-UNPRIVILEGED = "postgres"
-"""PostgreSQL does not start as root: then it runs as the user of its Debian package."""
 
 
 class Server(Protocol):
@@ -125,21 +121,13 @@ class SqliteFile:
         """Nothing runs."""
 
 
-class PostgresServer:
-    """A cluster of its own, with its defaults but for the place of its socket; of Debian's package ``postgresql``."""
+class PostgresServer(Cluster):
+    """A cluster of its own, with its defaults; of Debian's package ``postgresql``."""
 
     def __init__(self, folder: Path, count: int) -> None:
         import psycopg  # pyright: ignore[reportMissingImports]
 
-        self.folder = folder
-        self.user = UNPRIVILEGED if os.geteuid() == 0 else None
-        if self.user:
-            shutil.chown(folder, self.user)
-        self._command("initdb", "--auth=trust", "--username=postgres", "--pgdata", str(folder / "data"))
-        port = free_port()
-        options = f"-k {folder} -p {port} -c listen_addresses="
-        self._command("pg_ctl", "-D", str(folder / "data"), "-o", options, "-l", str(folder / "log"), "-w", "start")
-        self.address = f"host={folder} port={port} user=postgres dbname=postgres"
+        super().__init__(folder)
         loading: Any = psycopg.connect(self.address)
         with loading as connection:
             fields = ", ".join(f"{name} text" for name in FIELD_NAMES)
@@ -151,20 +139,6 @@ class PostgresServer:
         with psycopg.connect(self.address, autocommit=True) as connection:
             connection.execute(f"VACUUM ANALYZE {TABLE}")
             connection.execute("CHECKPOINT")
-
-    def close(self) -> None:
-        self._command("pg_ctl", "-D", str(self.folder / "data"), "-m", "fast", "stop")
-
-    def _command(self, name: str, *arguments: str) -> None:
-        newest = sorted(POSTGRES.glob(f"*/bin/{name}"))[-1]
-        subprocess.run(
-            [str(newest), *arguments],
-            user=self.user,
-            cwd=self.folder,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-        )
 
 
 SERVERS: dict[str, type] = {
@@ -180,5 +154,4 @@ keeps the files of both in memory."""
 
 def available(servers: dict[str, type]) -> dict[str, type]:
     """Return the stores that this machine has."""
-    has_postgres = any(POSTGRES.glob("*/bin/initdb"))
-    return {name: server for name, server in servers.items() if has_postgres or server is not PostgresServer}
+    return {name: server for name, server in servers.items() if has_postgres() or server is not PostgresServer}
