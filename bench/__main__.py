@@ -11,6 +11,7 @@ from rich.console import Console
 
 from bench import plots, report
 from bench.report import RESULTS, Suite
+from bench.upserts import page
 
 WORK = Path(__file__).parent / "scratch"
 ENGINE_SUITES = (
@@ -34,7 +35,19 @@ ENGINE_SUITES = (
     "bucket",
     "bucket_requests",
 )
-SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", "tpch", "sql", *ENGINE_SUITES)
+SUITES = (
+    "micro",
+    "engine",
+    "compare",
+    "lineitem",
+    "ycsb",
+    "service",
+    "upserts",
+    "spark",
+    "tpch",
+    "sql",
+    *ENGINE_SUITES,
+)
 
 
 def main() -> None:
@@ -77,6 +90,9 @@ def runner(name: str) -> Callable[[int, int, Path, Console], Suite]:
 def publish(suite: Suite, console: Console) -> None:
     """Show a suite, draw it, and put its table into the README."""
     report.print_suite(suite, console)
+    if suite.name == page.NAME:
+        page.publish(suite)
+        return
     picture = plots.draw(suite)
     report.write_section(suite.name, f"{report.markdown(suite)}\n\n![{suite.name}](results/{picture.name})")
 

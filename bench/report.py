@@ -18,7 +18,23 @@ RESULTS = BENCH / "results"
 README = BENCH / "README.md"
 BEGIN, END = "<!-- {name}: begin -->", "<!-- {name}: end -->"
 
-LIBRARIES = ("nyala", "numpy", "numba", "pyarrow", "duckdb", "deltalake", "pylance", "chdb", "blosc2", "pyspark")
+LIBRARIES = (
+    "nyala",
+    "numpy",
+    "numba",
+    "pyarrow",
+    "duckdb",
+    "deltalake",
+    "pylance",
+    "lancedb",
+    "pyiceberg",
+    "chdb",
+    "blosc2",
+    "pyspark",
+)
+
+COUNTED = ("rows", "calls")
+"""Units without parts."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +45,8 @@ class Result:
     subject: str
     unit: str
     samples: list[float]
+    beyond: bool = False
+    """The subject was ended here: it needs more than that."""
 
     @property
     def median(self) -> float:
@@ -103,7 +121,7 @@ def shown(value: float, unit: str) -> str:
             step for step in ((1, "s"), (1e3, "ms"), (1e6, "us")) if value * step[0] >= 1 or step[0] == 1e6
         )
         value *= scale
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    digits = 0 if value >= 100 or unit in COUNTED else 1 if value >= 10 else 2
     return f"{value:,.{digits}f} {unit}"
 
 
@@ -127,7 +145,12 @@ def markdown(suite: Suite) -> str:
 
 def _cells(suite: Suite, row: dict[str, Result]) -> Iterable[str]:
     found = [row.get(subject) for subject in suite.subjects]
-    return ["" if result is None else shown(result.median, result.unit) for result in found]
+    return ["" if result is None else text(result) for result in found]
+
+
+def text(result: Result) -> str:
+    """Return a figure as its cell of a table has it."""
+    return f"{'> ' if result.beyond else ''}{shown(result.median, result.unit)}"
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -144,11 +167,11 @@ def _measured_on(suite: Suite) -> str:
     )
 
 
-def write_section(name: str, text: str) -> None:
-    """Put ``text`` between the markers of ``name`` in bench/README.md; the rest is left as it is."""
-    readme = README.read_text()
-    before, begin, rest = readme.partition(BEGIN.format(name=name))
+def write_section(name: str, content: str, page: Path | None = None) -> None:
+    """Put ``content`` between the markers of ``name`` in a page, by default bench/README.md; the rest stays."""
+    page = page or README
+    before, begin, rest = page.read_text().partition(BEGIN.format(name=name))
     _, end, after = rest.partition(END.format(name=name))
     if not begin or not end:
-        raise ValueError(f"bench/README.md has no markers for {name}")
-    README.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
+        raise ValueError(f"{page.parent.name}/{page.name} has no markers for {name}")
+    page.write_text(f"{before}{begin}\n\n{content}\n\n{end}{after}")

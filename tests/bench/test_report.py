@@ -36,6 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (1e-8, "s", "0.01 us"),
         (1_234_567.0, "rows/s", "1,234,567 rows/s"),
         (2.5, "GB/s", "2.50 GB/s"),
+        (3.0, "rows", "3 rows"),
     ],
 )
 def test_figures_read_well(value: float, unit: str, text: str) -> None:
@@ -51,6 +52,10 @@ def test_markdown_has_medians_and_gaps() -> None:
     assert lines[0] == "|  | one | two |"
     assert lines[2:4] == ["| load | 2.00 s | 500 ms |", "| size | 8.00 MB |  |"]
     assert "rows 1,000" in lines[-1]
+
+
+def test_a_figure_at_which_a_subject_was_ended_says_so() -> None:
+    assert report.text(Result("load", "one", "s", [1_800.0], beyond=True)) == "> 1,800 s"
 
 
 def test_a_section_is_replaced_and_the_rest_kept(folder: Path) -> None:
