@@ -29,7 +29,8 @@ def main() -> None:
     console = Console()
     limits = Limits(given.minutes * 60, given.small_minutes * 60)
     sizes = Sizes(given.rows, given.changes, given.small, given.processes)
-    rehearse(WORK / NAME)
+    if given.subjects is None or any(name.startswith("Nyala") for name in given.subjects):
+        rehearse(WORK / NAME)
     keep = (lambda suite: None) if given.dry else Suite.save
     suite = measure(sizes, limits, given.rounds, WORK / NAME, console, given.subjects, keep)
     if not given.dry:

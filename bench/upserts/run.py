@@ -122,8 +122,6 @@ def measure(
         "rows of each": rows.CALL_ROWS,
         "processes": sizes.processes,
         "rounds": rounds,
-        "minutes of the large upsert at most": limits.seconds / 60,
-        "minutes of the small ones at most": limits.small_seconds / 60,
     }
     subjects = {name: each for name, each in available().items() if names is None or name in names}
     bench = Upserts(sizes, limits, work, console)
@@ -140,7 +138,7 @@ def measure(
     return _merged(settings, bench.results.values())
 
 
-def _merged(settings: dict[str, float], new: Iterable[Result]) -> Suite:
+def _merged(settings: dict[str, int], new: Iterable[Result]) -> Suite:
     results = {(each.case, each.subject): each for each in new}
     measured = {subject for _, subject in results}
     file = RESULTS / f"{NAME}.json"
@@ -159,7 +157,5 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
 
 def rehearse(work: Path) -> None:
     """Let Nyala compile the kernels that it uses."""
-    bench = Upserts(REHEARSAL, Limits(), work, Console(quiet=True))
-    for name, subject in available().items():
-        if name.startswith("Nyala"):
-            bench.measure(name, subject)
+    nyala = [name for name in SUBJECTS if name.startswith("Nyala")]
+    measure(REHEARSAL, Limits(), 1, work, Console(quiet=True), nyala)
