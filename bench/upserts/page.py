@@ -46,11 +46,11 @@ def _panel(panel: Any, heading: str, results: list[Result | None], names: list[s
     low, high = min(drawn) / 2, max(drawn)
     colors = [OURS if name.startswith("Nyala") else OTHERS for name in names]
     bars = panel.barh(names, [(value or low) - low for value in medians], left=low, color=colors)
-    labels = ["" if each is None else text(each) for each in results]
+    labels = [_cell(each) for each in results]
     panel.bar_label(bars, labels, padding=4, fontsize=8)
     panel.set_xscale("log")
     panel.set_xlim(low, high * (high / low) ** 0.35)
-    panel.set_title(f"{heading} ({'more' if is_rate else 'less'} is better)", fontsize=9, loc="left")
+    panel.set_title(f"{heading} ({'more' if is_rate else 'less'} is better; log scale)", fontsize=9, loc="left")
     panel.set_xticks([])
     panel.minorticks_off()
     panel.tick_params(axis="y", labelsize=8, length=0)
@@ -70,7 +70,9 @@ def front(suite: Suite) -> str:
 
 
 def _cell(result: Result | None) -> str:
-    return "" if result is None else text(result)
+    if result is None:
+        return ""
+    return text(result) if result.median else "none in time"
 
 
 def _wrong(cases: dict[str, dict[str, Result]], name: str) -> str:

@@ -102,7 +102,7 @@ def test_the_front_page_has_a_row_for_each_subject(tmp_path: Path, monkeypatch: 
         return [
             Result(run.LARGE, name, "s", [seconds], beyond),
             Result(run.LARGE_PEAK, name, "MB", [800.0]),
-            Result(run.SMALL_RATE, name, "per s", [250.0]),
+            Result(run.SMALL_RATE, name, "per s", [0.0 if beyond else 250.0]),
             Result(run.AFTER_SMALL.format(run.LOST), name, "rows", [lost]),
             Result(run.AFTER_SMALL.format(run.DOUBLED), name, "rows", [0]),
         ]
@@ -110,7 +110,7 @@ def test_the_front_page_has_a_row_for_each_subject(tmp_path: Path, monkeypatch: 
     suite = Suite(run.NAME, {}, figures("one", 2.5, 0) + figures("two", 1_800, 12, beyond=True))
     assert page.front(suite).splitlines()[2:] == [
         "| one | 2.50 s | 800 MB | 250 per s | 0, 0 |",
-        "| two | > 1,800 s | 800 MB | 250 per s | 12, 0 |",
+        "| two | > 1,800 s | 800 MB | none in time | 12, 0 |",
     ]
     for module, name in ((report, "README"), (page, "FRONT")):
         monkeypatch.setattr(module, name, tmp_path / f"{name}.md")
