@@ -58,10 +58,9 @@ class Upserts:
         if subject.has_large:
             large = self._task(name, subject, folder, "large", ["0"])
             has_large = bool(large.answers)
-            is_by_memory = large.ended_by == "memory"
             seconds = large.answers[0]["seconds"] if has_large else large.seconds
             self._add(LARGE, name, "s", seconds, beyond=not has_large)
-            self._add(LARGE_PEAK, name, "MB", large.peak_bytes / 1e6, beyond=is_by_memory)
+            self._add(LARGE_PEAK, name, "MB", large.peak_bytes / 1e6, beyond=not has_large)
             self._check(name, subject, folder, has_large, None)
         if subject.has_small:
             self._small(name, subject, folder, has_large)
@@ -73,7 +72,7 @@ class Upserts:
         self._add(SMALL_RATE, name, "per s", len(answered) / small.seconds)
         self._add(SMALL_CALLS, name, "calls", len(answered))
         self._add(SMALL_AGAIN, name, "calls", sum(answer["again"] for answer in small.answers))
-        self._add(SMALL_PEAK, name, "MB", small.peak_bytes / 1e6, beyond=small.ended_by == "memory")
+        self._add(SMALL_PEAK, name, "MB", small.peak_bytes / 1e6, beyond=bool(small.ended_by))
         self._check(name, subject, folder, has_large, [answered.count(int(number)) for number in numbers])
 
     def _task(self, name: str, subject: Subject, folder: Path, task: str, processes: list[str]) -> Outcome:
