@@ -224,7 +224,7 @@ def default_of(column: str, text: str, kind: str) -> Any:
 def value_of(text: str, kind: str) -> Any:
     """Return the JSON of the value that a text on the command line means in a column of this type."""
     from ...schemas.cells.literal import to_json
-    from ..jobs.files.text_cells import cell_of_text
+    from ..convert.text_cells import cell_of_text
 
     return to_json(cell_of_text(text, LogicalType.parse(kind)))
 

@@ -18,7 +18,7 @@ from ...schemas.cells.literal import to_json
 from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.table.column import ColumnDefinition, TooLong
-from ..jobs.files.text_cells import cell_of_text
+from ..convert.text_cells import cell_of_text
 
 _TOKEN = re.compile(
     r"""\s*(?: (?P<text>'(?:[^']|'')*') | (?P<name>"(?:[^"]|"")*") | (?P<word>[^\s,()'"]+) | (?P<mark>[,()]) )""", re.X

@@ -22,7 +22,7 @@ from ...convert.net_changes import net_changes
 from ...convert.row_shapes import key_codes, shapes_of
 from ..writing import replacing
 from .input_files import InputFile
-from .text_cells import Piece
+from .pieces import Piece
 
 _MEANINGS = {
     "upsert": "insert update upsert i u c r +i +u update_postimage update_after",

@@ -12,9 +12,10 @@ import pyarrow.csv as csv
 
 from ....schemas import compute as pc
 from ....schemas.table.column import ColumnSchema
+from ...convert.text_cells import columns_of_text, without
 from .file_format import ReadOptions
 from .lines import Lines
-from .text_cells import UNSPLIT, BadRow, Piece, columns_of_text, without
+from .pieces import UNSPLIT, BadRow, Piece
 
 _BLOCK = 4 * 1024 * 1024
 _SAMPLE = 16 * 1024 * 1024

@@ -16,7 +16,7 @@ from ....schemas.table.column import ColumnSchema
 from ..folder import Folder, Place
 from .file_format import ReadOptions, format_of, is_note
 from .json_text import schema_of_text, with_json_text
-from .text_cells import Piece
+from .pieces import Piece
 
 Made = TypeVar("Made")
 

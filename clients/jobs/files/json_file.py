@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import ColumnSchema
+from ...convert.text_cells import columns_of_text, columns_of_values, without
 from .lines import Lines
-from .text_cells import UNSPLIT, BadRow, Piece, columns_of_text, columns_of_values, without
+from .pieces import UNSPLIT, BadRow, Piece
 
 _BLOCK = 4 * 1024 * 1024
 _LINE_MAX = 256 * 1024 * 1024

@@ -21,8 +21,8 @@ from ...convert.key_order import KeyOrder
 from ..link import StoreLink
 from .input_files import InputFile
 from .lines import Lines
+from .pieces import BadRow, Piece
 from .rejects import RefusedRow, Rejects
-from .text_cells import BadRow, Piece
 
 NUMBERS = 64
 """Answers that the store keeps of each writer: a batch sent again is recognised only among the newest ones."""

@@ -12,7 +12,7 @@ from ....schemas.cells.literal import to_json
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.rows.write import RowError
 from .file_format import NOTES
-from .text_cells import UNSPLIT
+from .pieces import UNSPLIT
 
 _CSV, _JSON = (".csv",), (".jsonl", ".ndjson")
 

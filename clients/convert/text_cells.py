@@ -4,55 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from ....schemas import compute as pc
-from ....schemas.cells.casts import times_of_text
-from ....schemas.cells.literal import from_json
-from ....schemas.cells.types import LogicalType
-from ....schemas.errors import InvalidArgumentError
-from ....schemas.table.column import ColumnSchema
-from ...convert.casting import cast
-from ...convert.json_cell import json_text
-from .lines import Lines
+from ...schemas import compute as pc
+from ...schemas.cells.casts import times_of_text
+from ...schemas.cells.literal import from_json
+from ...schemas.cells.types import LogicalType
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.table.column import ColumnSchema
+from .casting import cast
+from .json_cell import json_text
 
-UNSPLIT = " text"
-"""In the place of a column: the text of a line that could not be split into cells."""
 _SHOWN = 60
 """Characters of a cell shown in an error."""
 _BOOLEANS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row of a file to load that does not fit its table. ``row`` counts rows from 0, ``line`` lines from 1."""
-
-    row: int
-    line: int | None
-    message: str
-    cells: Mapping[str, Any]
-    """The file's content, as far as it could be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some rows of a file to load from ``first_row`` on: the good ones in ``batch``, in order, and the ``bad`` ones."""
-
-    batch: pa.RecordBatch
-    first_row: int
-    bad: Sequence[BadRow] = ()
-    absent: Mapping[str, pa.BooleanArray] = field(default_factory=dict)
-    """For each column that some rows lack, which do: their cells are NULL. Only JSON has such rows."""
-    lines: Lines | None = None
-    """The lines of its rows, if they are lines of text."""
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of the file in it."""
-        return self.batch.num_rows + len(self.bad)
 
 
 def columns_of_text(
