@@ -12,6 +12,7 @@ from nyala.clients.cli import cluster, credentials, grant, job, perf, pin, spark
 from nyala.clients.cli.checkpoint import checkpoint
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
+from nyala.clients.cli.sources.consume import consume
 from nyala.clients.cli.sources.follow import follow
 from nyala.clients.cli.sources.mirror import mirror
 from nyala.clients.cli.sql.command import sql
@@ -53,7 +54,8 @@ def make_app() -> typer.Typer:
     )
     app.callback()(nyala_command)
     files = store_commands.verify, store_commands.repair, store_commands.dump, store_commands.warmup
-    for command in (commands.serve, health, top, sql, mirror, follow, checkpoint, demo, *files, bucket_commands.sweep):
+    sources = mirror, consume, follow
+    for command in (commands.serve, health, top, sql, *sources, checkpoint, demo, *files, bucket_commands.sweep):
         app.command()(command)
     for name, verb in table.VERBS.items():
         app.command(name, rich_help_panel="Tables (short forms)")(verb)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import time
 from typing import Any
 
-from ...schemas.phrases import size
+from ...schemas.phrases import counted, size
 from ...schemas.store.metrics import Metrics, extremes, quantile
 
 _TABLES = 10
@@ -116,7 +116,9 @@ def _timed_row(each: dict[str, Any]) -> list[str]:
 
 def _source_row(each: dict[str, Any]) -> list[str]:
     ago = max(time() - each["applied_time"], 0.0)
-    return [each["source"], f"{each['lag_seconds']:.1f}", size(each["behind_bytes"]), f"{ago:,.0f} s ago"]
+    messages = each["behind_messages"]
+    behind = size(each["behind_bytes"]) if messages is None else counted(int(messages), "message")
+    return [each["source"], f"{each['lag_seconds']:.1f}", behind, f"{ago:,.0f} s ago"]
 
 
 def _table_row(each: dict[str, Any]) -> list[str]:
@@ -185,13 +187,14 @@ def _timed(before: Metrics, after: Metrics, name: str, label: str, seconds: floa
 
 
 def _sources(metrics: Metrics) -> list[dict[str, Any]]:
-    numbers = ("lag_seconds", "behind_bytes", "applied_time_seconds")
-    lag, behind, applied = (_values(metrics, f"nyala_source_{of}", "source") for of in numbers)
+    numbers = ("lag_seconds", "behind_bytes", "applied_time_seconds", "behind_messages")
+    lag, behind, applied, messages = (_values(metrics, f"nyala_source_{of}", "source") for of in numbers)
     return [
         {
             "source": name,
             "lag_seconds": lag.get(name, 0.0),
             "behind_bytes": behind.get(name, 0.0),
+            "behind_messages": messages.get(name),
             "applied_time": applied[name],
         }
         for name in sorted(applied)

@@ -55,6 +55,8 @@ _EXTRAS = {
     "cryptography": "auth",
     "xxhash": "servers",
     "psycopg2": "postgres",
+    "confluent_kafka": "kafka",
+    "fastavro": "kafka",
 } | dict.fromkeys(("datafusion", "sqlglot", "prompt_toolkit"), "sql")
 """The extra that installs a module; all other modules come with ``server``, as ``xxhash`` does, too."""
 _OF_SERVER = ("nyala.flight_server.", "nyala.engine.")

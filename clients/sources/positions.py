@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 import pyarrow as pa
 from pydantic import Field
@@ -31,6 +32,7 @@ _SCHEMA = pa.schema(
         ("source_time", pa.timestamp("us")),
         ("applied_at", pa.timestamp("us")),
         ("behind_bytes", pa.int64()),
+        ("behind_messages", pa.int64()),
         ("tables", pa.string()),
         ("memo", pa.string()),
     ]
@@ -59,6 +61,7 @@ class Position(Message, frozen=True):
     """When the last applied transaction was committed in the source, in UTC."""
     applied_at: datetime | None = None
     behind_bytes: int | None = None
+    behind_messages: int | None = None
     tables: list[SourceTable] = Field(default_factory=new_list)
     memo: str = ""
 
@@ -95,22 +98,34 @@ class Positions:
     def read(self, source: str) -> Position | None:
         """Return the position of a source, None if the store has nothing of it."""
         rows = self._table.scan(where=[("source", "=", source)]).to_arrow().to_pylist()
-        if not rows:
-            return None
-        row = max(rows, key=lambda each: each["commit"])
-        times = {name: _in_utc(row[name]) for name in ("source_time", "applied_at")}
-        return Position.model_validate(row | times | {"tables": json.loads(row["tables"])})
+        return _position(max(rows, key=lambda each: each["commit"])) if rows else None
+
+    def read_kind(self, kind: str) -> dict[str, Position]:
+        """Return the positions of all sources of a kind, by source."""
+        rows = self._table.scan(where=[("kind", "=", kind)]).to_arrow().to_pylist()
+        rows.sort(key=lambda each: each["commit"])
+        return {row["source"]: _position(row) for row in rows}
+
+
+def _position(row: dict[str, Any]) -> Position:
+    times = {name: _in_utc(row[name]) for name in ("source_time", "applied_at")}
+    return Position.model_validate(row | times | {"tables": json.loads(row["tables"])})
 
 
 def lost_race(source: str, error: RowErrors) -> ConflictError | None:
     """Return the error of a runner whose commit was refused because another one was first; None if ``error`` has
     another cause."""
-    if not any(getattr(each, "table", None) == POSITIONS for each in error.result.errors):
+    if not is_lost_race(error):
         return None
     return ConflictError(
         f"another process has mirrored the source {source!r} meanwhile, so this one stops; nothing was applied "
         "twice: let only one process run, or give each its own --source"
     )
+
+
+def is_lost_race(error: RowErrors) -> bool:
+    """Whether a commit was refused because another one had moved a position before."""
+    return any(getattr(each, "table", None) == POSITIONS for each in error.result.errors)
 
 
 def listed(tables: Sequence[SourceTable]) -> str:

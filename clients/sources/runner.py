@@ -23,9 +23,9 @@ from .source import BatchLimits, Snapshot, SnapshotPart, Source, SourceBatch, So
 from .staging import StagedCommit
 from .targets import check_target, prepare
 
-_PATIENCE_SECONDS = 300.0
+PATIENCE_SECONDS = 300.0
 """How long a runner tries to reach a source or a store again before it gives up."""
-_PAUSES_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
+PAUSES_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
 _CAREFUL_TRANSACTIONS = 1_000
 """After one that failed, so many transactions are applied one by one, to find it."""
 _CONFIRM_SECONDS = 2.0
@@ -48,6 +48,10 @@ class Progress:
     lag_bytes: int | None = None
     lag_seconds: float | None = None
     """From the commit in the source to the commit in the store, for the last transaction."""
+    lag_messages: int | None = None
+    """How many messages follow that the source has; of databases None."""
+    rejects: int = 0
+    """Messages that could not be applied."""
     note: str = ""
     """Why the runner waits, if it does."""
 
@@ -65,7 +69,7 @@ class Runner:
         report: Report = lambda progress: None,
         limits: BatchLimits | None = None,
         workers: int = 2,
-        patience_seconds: float = _PATIENCE_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         """``workers`` read the parts of the snapshot. ``report`` is called, in one thread, whenever there is news.
 
@@ -140,7 +144,7 @@ class Runner:
             raise error
         self._source.close()
         self._report(Progress(State.FOLLOWING, self._rows, self._transactions, note=f"waiting: {error.message}"))
-        self._stopped.wait(_PAUSES_SECONDS[min(attempt, len(_PAUSES_SECONDS) - 1)])
+        self._stopped.wait(PAUSES_SECONDS[min(attempt, len(PAUSES_SECONDS) - 1)])
 
     # The copy
 

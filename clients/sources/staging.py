@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ...schemas.errors import RowErrors, StoreError
 from ...schemas.protocol.service import StoreService
-from ...schemas.rows.transaction import StagedBatch, TransactionCommit, TransactionResult
+from ...schemas.rows.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import Stage, WriteCommand
 from ...schemas.store.description import TableDescription
 from ...schemas.table.operation import Operation
@@ -31,15 +31,15 @@ class StagedCommit:
         self.rows = 0
         """The rows staged so far."""
 
-    def write(self, about: TableDescription, data: pa.Table | pa.RecordBatch, op: Operation) -> None:
-        """Stage rows for a table.
+    def write(self, about: TableDescription, data: pa.Table | pa.RecordBatch, op: Operation) -> StageResult | None:
+        """Stage rows for a table; return how they are staged, None if there are none.
 
         Raises:
             InvalidArgumentError: they do not fit the table.
             ConflictError: the table was dropped, and another one has its name.
         """
         if not data.num_rows:
-            return
+            return None
         with self._lock:
             self._count += 1
             part = Stage(transaction=self._id, part=str(self._count), table_id=about.table_id)
@@ -48,6 +48,7 @@ class StagedCommit:
         with self._lock:
             self._parts.setdefault(about.name, []).extend(staged.parts)
             self.rows += data.num_rows
+        return staged
 
     def truncate(self, about: TableDescription) -> None:
         """Delete all rows of a table, those staged so far included."""

@@ -11,9 +11,14 @@ from ...schemas.protocol.service import StoreService
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.metrics import MetricFamily, gauge, one
 
-SOURCES = ("nyala_source_lag_seconds", "nyala_source_behind_bytes", "nyala_source_applied_time_seconds")
+SOURCES = (
+    "nyala_source_lag_seconds",
+    "nyala_source_behind_bytes",
+    "nyala_source_applied_time_seconds",
+    "nyala_source_behind_messages",
+)
 """The names of the metrics."""
-_COLUMNS = ["source", "source_time", "applied_at", "behind_bytes"]
+_COLUMNS = ["source", "source_time", "applied_at", "behind_bytes", "behind_messages"]
 
 
 def source_families(store: StoreService) -> list[MetricFamily]:
@@ -37,6 +42,11 @@ def source_families(store: StoreService) -> list[MetricFamily]:
             SOURCES[2],
             "When the last commit of the source was applied, since 1970.",
             *(one(_seconds(row["applied_at"]), source=row["source"]) for row in applied),
+        ),
+        gauge(
+            SOURCES[3],
+            "Messages of the partition that followed at the last commit.",
+            *(one(row["behind_messages"], source=row["source"]) for row in rows if row["behind_messages"] is not None),
         ),
     ]
 

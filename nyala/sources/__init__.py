@@ -1,6 +1,7 @@
-"""Sources that are mirrored into tables, exactly once: see docs/mirror.md.
+"""Sources that are mirrored into tables, exactly once: see docs/mirror.md and docs/kafka.md.
 
-`postgres` mirrors tables of PostgreSQL. To write a source of your own, derive from `Source` and give it to a `Runner`.
+`postgres` mirrors tables of PostgreSQL, and `kafka` consumes topics of Kafka. To write a source of your own, derive
+from `Source` and give it to a `Runner`.
 """
 
 from importlib import import_module
@@ -23,6 +24,7 @@ from nyala.clients.sources.source import (
 )
 
 if TYPE_CHECKING:
+    from nyala.sources import kafka as kafka
     from nyala.sources import postgres as postgres
 
 __all__ = [
@@ -46,6 +48,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "postgres":  # it needs psycopg2, which those lack who have another source
-        return import_module("nyala.sources.postgres")
+    if name in ("kafka", "postgres"):  # each needs a client that those lack who have another source
+        return import_module(f"nyala.sources.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ....schemas.errors import StoreError
-from ....schemas.phrases import size
+from ....schemas.phrases import counted, size
 from ....schemas.protocol.verb import Kind
 from ....schemas.store.grants import Privilege
 from ....schemas.store.metrics import MetricFamily
@@ -48,7 +48,7 @@ def jobs_page(visit: Visit) -> Page:
             tag("p", "Unfinished work keeps files until it ends or expires."),
             table(("Kind", "Process", "Count"), _unfinished(families), 2),
             tag("h2", "Sources"),
-            tag("p", "What nyala mirror follows, as of its last commit."),
+            tag("p", "What nyala mirror and nyala consume follow, as of its last commit."),
             table(("Source", "Applied", "Lag", "Behind"), _sources(families), 2),
         ),
         tag("h2", "Pins"),
@@ -68,13 +68,16 @@ def _unfinished(families: dict[str, MetricFamily]) -> list[tuple[Cell, ...]]:
 
 
 def _sources(families: dict[str, MetricFamily]) -> list[tuple[Cell, ...]]:
-    lag, behind, applied = (
+    lag, behind, applied, messages = (
         {each.labels["source"]: each.value for each in families[name].samples} if name in families else {}
         for name in SOURCES
     )
+
+    def distance(name: str) -> str:
+        return counted(int(messages[name]), "message") if name in messages else size(behind.get(name, 0.0))
+
     return [
-        (name, clock_lately(applied[name]), duration(lag.get(name, 0.0)), size(behind.get(name, 0.0)))
-        for name in sorted(applied)
+        (name, clock_lately(applied[name]), duration(lag.get(name, 0.0)), distance(name)) for name in sorted(applied)
     ]
 
 

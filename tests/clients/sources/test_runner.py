@@ -167,7 +167,7 @@ def test_a_copy_that_ends_early_leaves_nothing_and_begins_again(db: Database, mo
 
 
 def test_a_source_that_is_away_for_a_while_is_tried_again(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "_PAUSES_SECONDS", (0.0,))
+    monkeypatch.setattr(runner_module, "PAUSES_SECONDS", (0.0,))
     source = Memory([changes((1, 10))], [changes((2, 20))])
     source.unavailable = 3
     Runner(db, source).run(until_caught_up=True)
