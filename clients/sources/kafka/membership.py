@@ -21,6 +21,8 @@ from .topic_table import TopicTable
 _DOWN_SECONDS = 10.0
 """How long all brokers may be out of reach before the member leaves, and tries anew."""
 _CONFIRM_SECONDS = 2.0
+_LOOK_SECONDS = 0.5
+"""How often a member looks at the positions of others."""
 _FEW = 500
 """How many messages are taken at once before their size is known."""
 _CONSUMED_MAX = 1_000_000
@@ -55,7 +57,7 @@ class Member:
         self._failure: BaseException | None = None
         self._down_at: float | None = None
         self._is_assigned = False
-        self._confirmed_at = 0.0
+        self._confirmed_at = self._looked_at = 0.0
         self._bytes_each = 0.0
 
     def join(self, pool: ThreadPoolExecutor, applier: BatchApplier, accept_gap: bool) -> None:
@@ -135,7 +137,7 @@ class Member:
             starts = {each: self._cluster.ends(self._consumer, each)[0 if is_first else 1] for each in news}
             if starts:
                 self._partitions.claim(starts, self._topics[topic][0].name, self._cluster.memo(topic))
-        rows = self._partitions.read()
+        rows = self._partitions.take(given)
         return {each: self._checked(each, int(rows[each].position or 0), rows[each].memo) for each in given}
 
     def _checked(self, partition: Partition, offset: int, memo: str) -> int:
@@ -291,10 +293,19 @@ class Member:
     # How far it is
 
     def is_caught_up(self) -> bool:
-        """Whether all messages of its partitions are applied that were there when it joined."""
+        """Whether all messages are applied that were there when it joined, also those of other members."""
         if not self._is_assigned or (self._running is not None and not self._running.done()):
             return False
-        return all(offset >= self._targets.get(each, 0) for each, offset in self._next.items())
+        if any(offset < self._targets.get(each, 0) for each, offset in self._next.items()):
+            return False
+        others = [each for each in self._targets if each not in self._next]
+        if not others:
+            return True
+        if time.monotonic() - self._looked_at < _LOOK_SECONDS:
+            return False
+        self._looked_at = time.monotonic()
+        rows = self._partitions.read()
+        return all(each in rows and int(rows[each].position or 0) >= self._targets[each] for each in others)
 
     def lag(self) -> tuple[int, float | None]:
         """Return how many messages follow that Kafka has, and the age of the last applied one when it was applied."""

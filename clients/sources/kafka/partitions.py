@@ -68,6 +68,7 @@ class Partitions:
         self.about = self._positions.about
         self._group = group
         self._rows: dict[Partition, Position] = {}
+        """Of the partitions that the process owns, or did."""
 
     def read(self) -> Mapping[Partition, Position]:
         """Read all positions of the group from the store."""
@@ -77,11 +78,22 @@ class Partitions:
             if group == self._group:
                 topic, _, number = place.rpartition("/")
                 rows[Partition(topic, int(number))] = position
-        self._rows = rows
         return rows
 
+    def take(self, partitions: Iterable[Partition]) -> Mapping[Partition, Position]:
+        """Read the positions of partitions that the process begins to own, and commit after these. Those that it owns
+        already stay as they are here: a commit after another process's is to fail.
+
+        Raises:
+            KeyError: one has no position.
+        """
+        rows = self.read()
+        taken = {partition: rows[partition] for partition in partitions}
+        self._rows.update(taken)
+        return taken
+
     def row(self, partition: Partition) -> Position:
-        """Return the position of a partition as it was read last, or committed since."""
+        """Return the position of a partition as it was taken, or committed since."""
         return self._rows[partition]
 
     def claim(self, partitions: Mapping[Partition, int], target: str, memo: ClusterMemo) -> None:
@@ -106,7 +118,6 @@ class Partitions:
             except RowErrors as error:
                 if not is_lost_race(error):
                     raise
-        self.read()
 
     def move(self, partition: Partition, offset: int, memo: ClusterMemo) -> None:
         """Set a partition to an offset, whatever it was. Raises ConflictError: another process moved it meanwhile."""
