@@ -27,6 +27,8 @@ from .partitions import LostPartitionError, Partitions
 from .topic_table import TopicTable
 
 _REPORT_SECONDS = 1.0
+_STEADY_SECONDS = 60.0
+"""An attempt that lasted as long was a success, whatever ended it."""
 
 
 class ConsumeResult(BaseModel):
@@ -82,7 +84,10 @@ class GroupRunner:
         self._stopped = threading.Event()
         self._partitions = Partitions(database, group)
         self._applier = BatchApplier(database, group, self._partitions, topics, rejects_max)
-        self._reached_at: float | None = None
+        self._has_reached = False
+        self._failing: tuple[float, int] | None = None
+        """Since when attempts fail, and how many commits there were then."""
+        self._attempts = 0
         self._reported_at = 0.0
         self._rejoins = 0
         if len(self._partitions.about.stores) > 1:
@@ -104,20 +109,16 @@ class GroupRunner:
             InvalidArgumentError: there are more rejects than allowed.
             UnavailableError: Kafka, the registry or the store could not be reached for a while.
         """
-        attempt = 0
         while True:
-            begun = self._reached_at
+            begun = time.monotonic()
             try:
                 self._join()
                 return self._result()
             except LostPartitionError:
                 self._rejoins += 1
             except UnavailableError as error:
-                if self._reached_at != begun:
-                    attempt = 0
-                self._wait(error, attempt)
+                self._wait(error, time.monotonic() - begun)
                 self._rejoins += 1
-                attempt += 1
             if self._stopped.is_set():
                 return self._result()
 
@@ -128,8 +129,7 @@ class GroupRunner:
             try:
                 member.join(pool, self._applier, self._choices.accept_gap)
                 while not self._stopped.is_set():
-                    if member.poll():
-                        self._reached_at = time.monotonic()
+                    self._has_reached |= member.poll()
                     self._tell(member)
                     if self._choices.until_caught_up and member.is_caught_up():
                         break
@@ -138,12 +138,17 @@ class GroupRunner:
             finally:
                 member.leave()
 
-    def _wait(self, error: UnavailableError, attempt: int) -> None:
-        """Wait before the next attempt; not if no attempt has ever succeeded: then an address may be wrong."""
-        if self._reached_at is None or time.monotonic() - self._reached_at > self._patience_seconds:
+    def _wait(self, error: UnavailableError, seconds: float) -> None:
+        """Wait before the next attempt, after one that took so long; not if no attempt has ever succeeded: then an
+        address may be wrong."""
+        now, commits = time.monotonic(), self._applier.counts.commits
+        if self._failing is None or self._failing[1] != commits or seconds > _STEADY_SECONDS:
+            self._failing, self._attempts = (now, commits), 0
+        if not self._has_reached or now - self._failing[0] > self._patience_seconds:
             raise error
         self._report(self._progress(note=f"waiting: {error.message}"))
-        self._stopped.wait(PAUSES_SECONDS[min(attempt, len(PAUSES_SECONDS) - 1)])
+        self._stopped.wait(PAUSES_SECONDS[min(self._attempts, len(PAUSES_SECONDS) - 1)])
+        self._attempts += 1
 
     def _tell(self, member: Member) -> None:
         now = time.monotonic()
