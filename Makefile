@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn mirror streaming kills stalled clean
+.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn mirror kafka streaming kills stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -160,6 +160,10 @@ mirror: SECONDS = 600
 mirror: .venv/.installed-dev  ## kill a mirror of PostgreSQL, PostgreSQL and the store under load, every row compared (SECONDS=600 KILLS=50 SEED=0)
 	@.ci/postgres.sh
 	@$(BIN)/python tests/campaigns/mirror/campaign.py --seconds $(SECONDS) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED)
+
+kafka: MESSAGES = 1000000
+kafka: .venv/.installed-dev  ## kill the consumers of a group and their store under load, each message applied once (MESSAGES=1000000 KILLS=40 SEED=0)
+	@$(BIN)/python tests/campaigns/kafka/campaign.py --messages $(MESSAGES) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED)
 
 kills: SECONDS = 600
 kills: .venv/.installed-dev  ## kill executors, drivers and the server of Spark at random, every row checked (SECONDS=600 SEED=0 BUCKET=1)

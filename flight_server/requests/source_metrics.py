@@ -1,4 +1,4 @@
-"""How far the store has its sources, such as a PostgreSQL that is mirrored: metrics from the table of positions."""
+"""How far the store has its sources, such as a PostgreSQL or topics of Kafka: metrics from the table of positions."""
 
 from __future__ import annotations
 

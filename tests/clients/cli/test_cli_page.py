@@ -29,6 +29,7 @@ NOT_RUN = {
     "demo": "it takes a minute",
     "tablet move": "it needs several servers: tests/clients/cluster",
     "cluster balance": "it needs several servers: tests/clients/cli/test_cluster.py",
+    "consume": "it needs a Kafka: tests/clients/sources/kafka/test_groups.py",
     "mirror": "it needs a PostgreSQL: tests/clients/sources/test_mirror_command.py",
     "follow": "it waits for files: tests/clients/cli/test_follow_command.py",
     "serve": "it runs until it is stopped: tests/flight_server/serve/test_lifecycle.py",

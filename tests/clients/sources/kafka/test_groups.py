@@ -19,7 +19,7 @@ import pytest
 import nyala
 from nyala import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.clients.api.database import Database
-from nyala.clients.sources.kafka import membership
+from nyala.clients.sources.kafka import cluster, membership
 from nyala.sources.kafka import ConsumeResult, consume, consumer
 
 from ..kafka_cluster import QUICK, KafkaCluster
@@ -159,7 +159,9 @@ def test_a_broker_that_is_down_for_a_while(embedded: Database, own: KafkaCluster
     thread.join(60)
 
 
-def test_mistakes_are_one_sentence(embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp) -> None:
+def test_mistakes_are_one_sentence(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(topics: Any = (topic,), address: str = kafka.address, **given: Any) -> None:
         consume(embedded, address, topics, until_caught_up=True, **given)
 
@@ -179,7 +181,9 @@ def test_mistakes_are_one_sentence(embedded: Database, kafka: KafkaCluster, topi
     with pytest.raises(NotFoundError, match="has no topic nowhere"):
         run(["nowhere"])
     with pytest.raises(UnavailableError, match=r"Kafka at 127\.0\.0\.1:1"):
-        run(address="kafka://127.0.0.1:1")
+        with monkeypatch.context() as patched:
+            patched.setattr(cluster, "ANSWER_SECONDS", 0.5)
+            run(address="kafka://127.0.0.1:1")
     kafka.send(topic, [b"{}"])
     with pytest.raises(NotFoundError, match=f"there is no table {topic!r}"):
         run(options=QUICK)

@@ -1,0 +1,27 @@
+"""A few kills of the consumers of a group and of their store; ``make kafka`` runs as many as you like."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.kafka.campaign import Campaign
+from tests.dose import dose
+
+
+def test_each_message_is_applied_once() -> None:
+    campaign = Campaign(seed=1)
+    campaign.run(messages=dose(40_000, 400_000), kills=dose(3, 20))
+    assert campaign.messages == dose(40_000, 400_000) and campaign.assignments > 3
+    assert campaign.rejects and sum(campaign.kills.values()) > 1, "too little happened to mean anything"
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("mistake", ["confirm-first", "swap-blindly"])
+def test_the_campaign_sees_mistakes(mistake: str) -> None:
+    for seed in range(5):
+        try:
+            Campaign(seed, mistake).run(messages=150_000, kills=12)
+        except AssertionError as error:
+            assert any(words in str(error) for words in ("came twice", "lost", "bad messages")), error
+            return
+    raise AssertionError(f"the campaign did not see the mistake {mistake!r}")
