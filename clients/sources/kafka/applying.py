@@ -70,7 +70,7 @@ class BatchApplier:
             InvalidArgumentError: there are more rejects than the run may have; the batch was applied.
             StoreError: a table is not there, or the store or the registry cannot be reached.
         """
-        decoded = [self._topics[each.topic][0].decode(self._topics[each.topic][1], each) for each in batch.messages]
+        decoded = [self._decoded(each) for each in batch.messages]
         rejects: list[dict[int, str]] = [
             {number: why for part in parts for number, why in part.rejects.items()} for parts in decoded
         ]
@@ -86,6 +86,15 @@ class BatchApplier:
                 f"{counted(self.counts.rejects, 'message')} could not be applied, and {self._rejects_max:,} may be; "
                 f"they are in the table nyala_rejects; the last one: {self.counts.last_reason}"
             )
+
+    def _decoded(self, messages: Messages) -> list[Decoded]:
+        """Return what the messages of a topic make of its table. If some are wrong, the table may have changed: it is
+        looked at anew."""
+        table, format = self._topics[messages.topic]
+        parts = table.decode(format, messages)
+        if any(part.rejects for part in parts) and table.has_changed():
+            parts = table.decode(format, messages)
+        return parts
 
     def _committed(self, batch: Batch, decoded: Sequence[Sequence[Decoded]], rejects: Sequence[dict[int, str]]) -> bool:
         """Try to commit; return whether it worked. If not, the messages of the refused rows are among the rejects."""

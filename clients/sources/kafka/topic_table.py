@@ -55,6 +55,12 @@ class TopicTable:
         if self.name in self._database.tables():
             self._about = self._database._store.describe_table(self.name)
 
+    def has_changed(self) -> bool:
+        """Look at the table anew; return whether its columns are others."""
+        before = self._about
+        self.refresh()
+        return before is not None and self._about is not None and before.schema_version != self._about.schema_version
+
     @property
     def is_there(self) -> bool:
         """Whether there is such a table."""
@@ -177,7 +183,7 @@ class TopicTable:
             written = part.rows
             return self._write(staging, about, written.append_column(_NUMBER, numbers), self._op)
         order = about.options.order_by
-        if order in part.rows.schema.names:
+        if order is not None and order in part.rows.schema.names:
             part = _taken(part, places_by(part, order, key_codes(part.rows, about.primary_key)))
             numbers = pa.array(part.numbers)
         rows = part.rows.append_column(_NUMBER, numbers)

@@ -85,10 +85,14 @@ class Consumer:
 
     def stop(self) -> None:
         """Ask it to end, and start the next one."""
+        self.end()
+        self._process = self._start()
+
+    def end(self) -> None:
+        """Ask it to end, and wait until it has."""
         self._process.terminate()
         code = self._process.wait(60)
         assert code in (0, FINDINGS, _ABSENT, -signal.SIGTERM), f"{code}: {self._log.read_text()[-2000:]}"
-        self._process = self._start()
 
     def suspend(self, is_suspended: bool) -> None:
         """Stop it where it is, or let it go on."""
@@ -160,6 +164,8 @@ class Campaign:
                 until = until or (time.monotonic() + _CATCH_UP_SECONDS if load.is_over else None)
                 assert until is None or time.monotonic() < until, "not all messages are applied"
             self.seconds = time.monotonic() - began
+            for consumer in consumers:
+                consumer.end()
             self.assignments = sum(path.read_text().count(ASSIGNED) for path in folder.glob("log*"))
             self._check(server.location, load)
         finally:
@@ -177,7 +183,7 @@ class Campaign:
         port: int,
     ) -> Server:
         """Do harm to a consumer, or to the store; return the store."""
-        kind = random.choices(list(self.kills), [6, 3, 4, 2])[0]
+        kind = random.choices(list(self.kills), [5, 2, 6, 2])[0]
         number = random.randrange(len(consumers))
         if kind == "store":
             server.kill()

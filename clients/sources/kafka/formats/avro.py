@@ -21,7 +21,7 @@ from .....schemas.table.column import ColumnSchema
 from .connect_types import ConnectField, fields_of, rows_of, struct_of
 from .debezium import Envelopes, changes_of
 from .debezium_json import connect_rows
-from .decoded import NOT_READABLE, Decoded, Format, Messages, Shape, Target, joined, reason_of
+from .decoded import NOT_READABLE, Decoded, Format, Messages, Shape, Target, in_halves, joined, reason_of
 from .keys import by_keys, cells_of_key, values_of_key
 from .registry import Registry, UnknownSchemaError
 
@@ -145,7 +145,7 @@ class AvroFormat(Format):
                     continue
             schemas[number] = last
         parts: list[Decoded] = []
-        for _, run in groupby(schemas, lambda number: schemas[number] and schemas[number][0]):
+        for _, run in groupby(schemas, lambda number: _number_of(schemas[number])):
             numbers = list(run)
             schema = schemas[numbers[0]]
             read = {number: values[number] for number in numbers if number in values}
@@ -181,14 +181,25 @@ class AvroFormat(Format):
     def _rows(
         self, messages: Messages, fields: list[ConnectField], values: dict[int, Any], table: Target
     ) -> list[Decoded]:
-        numbers = np.array(list(values), np.int64)
-        raw = struct_of(fields)
+        numbers, raw = np.array(list(values), np.int64), struct_of(fields)
+        given, why, wrong = list(values.values()), {}, {}
+        names = ("before", "after") if self._is_debezium else ()
+
+        def read(first: int, end: int) -> list[pa.StructArray]:
+            part = given[first:end]
+            return [pa.array([each.get(name) for each in part], raw) for name in names] or [pa.array(part, raw)]
+
+        parts = in_halves(read, 0, len(given), wrong)
+        why |= {int(numbers[place]): f"it is no Avro: {text}" for place, text in wrong.items()}
+        kept = np.array([place for place in range(len(given)) if place not in wrong], np.int64)
+        if not parts:
+            return [joined([], pa.schema([]), why)]
+        structs = [pa.concat_arrays(each) for each in zip(*parts, strict=True)]
         if not self._is_debezium:
-            why: dict[int, str] = {}
-            rows = connect_rows(pa.array(list(values.values()), raw), fields, numbers, why)
-            return [Decoded(rows.rows, rows.numbers, rows.is_delete, why)]
-        before, after = (pa.array([value.get(name) for value in values.values()], raw) for name in ("before", "after"))
-        read = Envelopes(numbers, pa.array([value.get("op") for value in values.values()], pa.string()), before, after)
+            rows = connect_rows(structs[0], fields, numbers[kept], why)
+            return [Decoded(rows.rows, rows.numbers, rows.is_delete, why, rows.absent)]
+        op = pa.array([given[place].get("op") for place in kept.tolist()], pa.string())
+        envelopes = Envelopes(numbers[kept], op, structs[0], structs[1])
 
         def to_rows(structs: pa.StructArray, which: np.ndarray, why: dict[int, str]) -> Decoded:
             return connect_rows(structs, fields, which, why)
@@ -196,7 +207,8 @@ class AvroFormat(Format):
         def by_key(gone: Sequence[int], why: dict[int, str]) -> Decoded:
             return by_keys(messages.keys, gone, table.about, self._reader.key, why)
 
-        return changes_of(read, table.about, to_rows, by_key, table.partitions == 1)
+        changes = changes_of(envelopes, table.about, to_rows, by_key, table.partitions == 1)
+        return [*changes, joined([], pa.schema([]), why)]
 
     def _fields_of(self, schema: AvroSchema) -> list[ConnectField]:
         if not self._is_debezium:
@@ -212,6 +224,10 @@ class AvroFormat(Format):
             return False
         same = messages.partitions[number - 1] == messages.partitions[number]
         return same and messages.keys[number - 1] == messages.keys[number] and values[number - 1].get("op") == "d"
+
+
+def _number_of(schema: tuple[int, AvroSchema] | None) -> int:
+    return 0 if schema is None else schema[0]
 
 
 def _is_several(schema: list[Any]) -> bool:

@@ -78,7 +78,8 @@ def changes_of(
 def key_names(about: TableDescription, rows: pa.RecordBatch) -> list[str]:
     """Return the columns that a delete needs, of those that there are: the key, and the one that orders writes."""
     order = about.options.order_by
-    return [*about.primary_key, *([order] if order in rows.schema.names and order not in about.primary_key else [])]
+    is_more = order is not None and order in rows.schema.names and order not in about.primary_key
+    return [*about.primary_key, *([str(order)] if is_more else [])]
 
 
 def _moved(read: Envelopes, key: Sequence[str], which: np.ndarray) -> np.ndarray:

@@ -34,12 +34,6 @@ class Messages:
     def __len__(self) -> int:
         return len(self.values)
 
-    def taken(self, first: int, end: int) -> Messages:
-        """Return the messages from one number to another."""
-        part = slice(first, end)
-        columns = (self.keys, self.values, self.partitions, self.offsets, self.times)
-        return Messages(self.topic, *(each[part] for each in columns))
-
 
 @dataclass(frozen=True)
 class Shape:

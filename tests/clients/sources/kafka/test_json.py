@@ -13,6 +13,7 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.sources.kafka.formats import plain
+from nyala.clients.sources.kafka.topic_table import TopicTable
 from nyala.sources.kafka import ConsumeResult
 
 from ..kafka_cluster import KafkaCluster
@@ -121,6 +122,23 @@ def test_a_wrong_message_may_be_the_first_of_a_key(
     kafka.send(topic, [text(id=1, name="kept"), text(id=1, name="x" * 100_000), text(id=2, name="y" * 100_000)])
     assert catch_up(embedded, [topic]).rejects == 2
     assert names(embedded, topic) == {1: "kept"}
+
+
+def test_a_column_that_is_added_meanwhile_is_seen(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded.create_table(topic, SCHEMA, "id")
+    kafka.send(topic, [text(id=1, later=5)])
+    read = TopicTable.refresh
+
+    def stale(self: TopicTable) -> None:
+        monkeypatch.setattr(TopicTable, "refresh", read)
+        read(self)
+        embedded.table(topic).alter().add_column("later", "int32").apply()
+
+    monkeypatch.setattr(TopicTable, "refresh", stale)
+    assert catch_up(embedded, [topic]).rejects == 0
+    assert embedded.table(topic).get(1) == {"id": 1, "name": None, "n": None, "later": 5}
 
 
 def test_more_rejects_than_allowed_end_the_run(
