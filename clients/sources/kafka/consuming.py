@@ -64,7 +64,7 @@ def consumer(
     if rejects_max is not None and rejects_max < 0:
         raise InvalidArgumentError(f"rejects_max must not be negative, and is {rejects_max}")
     names = [key] if isinstance(key, str) else list(key)
-    made = {
+    tables = {
         topic: (TopicTable(database, topic, table, names, operation), _format(format, registry))
         for topic, table in chosen.items()
     }
@@ -73,7 +73,7 @@ def consumer(
         database,
         cluster,
         group,
-        made,
+        tables,
         Choices(start, accept_gap, until_caught_up),
         report=report,
         limits=limits,

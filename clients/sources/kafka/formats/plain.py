@@ -59,10 +59,10 @@ class JsonRows:
             InvalidArgumentError: a date is none.
         """
         dates = [each for each in self.columns if pa.types.is_date(each.field.type)]
-        made, wrong = columns_of_text([rows.column(each.name) for each in dates], dates)
+        cells, wrong = columns_of_text([rows.column(each.name) for each in dates], dates)
         if wrong:
             raise InvalidArgumentError(next(iter(wrong.values())))
-        by_name = {column.name: values for column, values in zip(dates, made, strict=True)}
+        by_name = {column.name: values for column, values in zip(dates, cells, strict=True)}
         arrays = [by_name.get(name, rows.column(name)) for name in self.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
