@@ -301,7 +301,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, help="by default one for every 25,000 messages")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--mistake", default="none", choices=["none", "confirm-first", "swap-blindly"])
+    parser.add_argument("--mistake", default="none", choices=["none", "lose"])
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     campaign = Campaign(options.seed, options.mistake)

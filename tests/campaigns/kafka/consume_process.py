@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from nyala.__main__ import main
-from nyala.clients.sources.kafka import membership, partitions
+from nyala.clients.sources.kafka import membership
 from nyala.clients.sources.kafka.partitions import Advance, Partitions
 from nyala.clients.sources.staging import StagedCommit
 
@@ -27,40 +26,20 @@ def tell_assignments() -> None:
     membership.Member._on_assign = told
 
 
-def confirm_first() -> None:
-    """Commit the positions before the rows, in a commit of their own."""
-    commit = Partitions.commit
+def lose() -> None:
+    """Commit the positions of the third batch of a process without its rows, as if they were commits of their own."""
+    commit, batches = Partitions.commit, []
 
-    def first(self: Partitions, staging: StagedCommit, advances: Iterable[Advance]) -> None:
-        commit(self, StagedCommit(self._database._store), advances)
-        time.sleep(0.3)  # a kill may come here
-        if not staging.is_empty:
-            staging.commit()
+    def losing(self: Partitions, staging: StagedCommit, advances: Iterable[Advance]) -> None:
+        batches.append(staging.rows)
+        commit(self, StagedCommit(self._database._store) if len(batches) == 3 else staging, advances)
 
-    Partitions.commit = first
-
-
-def swap_blindly() -> None:
-    """Write positions whatever they are by now, and late: others may own the partitions."""
-    commit = Partitions.commit
-
-    def late(self: Partitions, staging: StagedCommit, advances: Iterable[Advance]) -> None:
-        time.sleep(0.5)  # a process may be suspended here
-        commit(self, staging, advances)
-
-    Partitions.commit = late
-    read = partitions.Operation
-
-    class Blind:
-        DELETE, INSERT = read.DELETE_IGNORE, read.UPSERT
-
-    partitions.Operation = Blind  # pyright: ignore[reportAttributeAccessIssue]
+    Partitions.commit = losing
 
 
 MISTAKES: dict[str, Callable[[], None]] = {
     "none": lambda: None,
-    "confirm-first": confirm_first,
-    "swap-blindly": swap_blindly,
+    "lose": lose,
 }
 
 if __name__ == "__main__":
