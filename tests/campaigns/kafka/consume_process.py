@@ -27,12 +27,12 @@ def tell_assignments() -> None:
 
 
 def lose() -> None:
-    """Commit the positions of the third batch of a process without its rows, as if they were commits of their own."""
+    """Commit the positions of the second batch of a process without its rows, as if they were commits of their own."""
     commit, batches = Partitions.commit, []
 
     def losing(self: Partitions, staging: StagedCommit, advances: Iterable[Advance]) -> None:
         batches.append(staging.rows)
-        commit(self, StagedCommit(self._database._store) if len(batches) == 3 else staging, advances)
+        commit(self, StagedCommit(self._database._store) if len(batches) == 2 else staging, advances)
 
     Partitions.commit = losing
 
