@@ -40,7 +40,7 @@ TOPIC, GROUP = "load", "campaign"
 PARTITIONS, CONSUMERS = 8, 3
 SESSION_SECONDS = 2.0
 ZOMBIE_SECONDS = 4.0
-BAD_EVERY = 9_973
+BAD_EVERY = 997
 """One in so many messages is no JSON."""
 _AHEAD = 25_000
 """So many messages of a partition may wait for consumers: the mock forgets more than 5 MiB."""
