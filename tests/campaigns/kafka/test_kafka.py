@@ -11,7 +11,7 @@ from tests.dose import dose
 def test_each_message_is_applied_once() -> None:
     campaign = Campaign(seed=1)
     campaign.run(messages=dose(40_000, 400_000), kills=dose(3, 20))
-    assert campaign.messages == dose(40_000, 400_000) and campaign.assignments > 3
+    assert campaign.messages == dose(40_000, 400_000) and campaign.assignments >= dose(1, 4)
     assert campaign.rejects and sum(campaign.kills.values()) > 1, "too little happened to mean anything"
 
 
