@@ -239,10 +239,8 @@ def places_by(part: Decoded, order: str, keys: np.ndarray) -> np.ndarray:
     is_first = np.diff(keys[by_key], prepend=-1) != 0
     epochs = np.empty(len(keys), np.int64)
     epochs[by_key] = counts - counts[is_first][np.cumsum(is_first) - 1]
-    columns = pa.table({"epoch": epochs, "bare": is_bare, "order": cells})
-    return pc.sort_indices(
-        columns, [("epoch", "ascending"), ("bare", "ascending"), ("order", "ascending")], null_placement="at_start"
-    ).to_numpy()
+    columns = pa.table({"epoch": epochs, "bare": is_bare, "valid": pc.is_valid(cells), "order": cells})
+    return pc.sort_indices(columns, [(name, "ascending") for name in columns.column_names]).to_numpy()
 
 
 def message_of(error: StagedRowError, staged: Sequence[Staged]) -> int | None:
