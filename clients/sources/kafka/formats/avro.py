@@ -21,7 +21,7 @@ from .....schemas.table.column import ColumnSchema
 from .connect_types import ConnectField, fields_of, rows_of, struct_of
 from .debezium import Envelopes, changes_of
 from .debezium_json import connect_rows
-from .decoded import NOT_READABLE, Decoded, Format, Messages, Shape, Target, in_halves, joined, reason_of
+from .decoded import NOT_READABLE, Decoded, Format, Messages, Shape, TargetColumns, in_halves, joined, reason_of
 from .keys import by_keys, cells_of_key, values_of_key
 from .registry import Registry, UnknownSchemaError
 
@@ -128,7 +128,7 @@ class AvroFormat(Format):
         self._reader = AvroReader(registry)
         self._is_debezium = is_debezium
 
-    def decode(self, messages: Messages, table: Target) -> list[Decoded]:
+    def decode(self, messages: Messages, table: TargetColumns) -> list[Decoded]:
         """Return what messages make of the table."""
         rejects: dict[int, str] = {}
         values: dict[int, Any] = {}
@@ -158,7 +158,7 @@ class AvroFormat(Format):
         schema: AvroSchema | None,
         numbers: Sequence[int],
         values: dict[int, Any],
-        table: Target,
+        table: TargetColumns,
         rejects: dict[int, str],
     ) -> Decoded:
         """Return what messages of one schema make of the table."""
@@ -179,7 +179,7 @@ class AvroFormat(Format):
         return joined(parts, pa.schema([]), why)
 
     def _rows(
-        self, messages: Messages, fields: list[ConnectField], values: dict[int, Any], table: Target
+        self, messages: Messages, fields: list[ConnectField], values: dict[int, Any], table: TargetColumns
     ) -> list[Decoded]:
         numbers, raw = np.array(list(values), np.int64), struct_of(fields)
         given, why, wrong = list(values.values()), {}, {}

@@ -17,7 +17,7 @@ from .....schemas.store.description import TableDescription
 from .....schemas.table.column import ColumnSchema
 from .connect_types import ConnectField, absent_of, fields_of, rows_of, struct_of, without_marks
 from .debezium import Envelopes, changes_of
-from .decoded import NOT_READABLE, Decoded, Format, Messages, Shape, Target, in_halves, joined, reason_of
+from .decoded import NOT_READABLE, Decoded, Format, Messages, Shape, TargetColumns, in_halves, joined, reason_of
 from .json_text import read_alone, read_together, seen_schema
 from .keys import by_keys, cells_of_key, values_of_key
 from .plain import ALONE, CHUNK, JsonRows, row_columns
@@ -81,7 +81,7 @@ class DebeziumJson(Format):
         self._others = pa.schema([])
         """Fields beside the rows, with their types, as far as they were seen."""
 
-    def decode(self, messages: Messages, table: Target) -> list[Decoded]:
+    def decode(self, messages: Messages, table: TargetColumns) -> list[Decoded]:
         """Return what messages make of the table."""
         rejects: dict[int, str] = {}
         texts: dict[int, bytes] = {}
@@ -107,7 +107,7 @@ class DebeziumJson(Format):
         schema: str,
         numbers: Sequence[int],
         texts: Mapping[int, bytes],
-        table: Target,
+        table: TargetColumns,
         rejects: dict[int, str],
     ) -> list[Decoded]:
         """Return what messages of one schema make of the table."""

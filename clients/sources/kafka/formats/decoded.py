@@ -75,7 +75,7 @@ class Decoded:
         return Decoded(self.rows.slice(at, 1), self.numbers[part], self.is_delete[part])
 
 
-class Target(Protocol):
+class TargetColumns(Protocol):
     """The table that a topic is applied to."""
 
     @property
@@ -105,7 +105,7 @@ class Format(ABC):
     """Reads the messages of one topic. One thread uses it."""
 
     @abstractmethod
-    def decode(self, messages: Messages, table: Target) -> list[Decoded]:
+    def decode(self, messages: Messages, table: TargetColumns) -> list[Decoded]:
         """Return what messages make of a table, in parts whose order counts.
 
         Raises:

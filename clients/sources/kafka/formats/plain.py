@@ -14,7 +14,7 @@ from .....schemas.errors import InvalidArgumentError
 from .....schemas.store.description import TableDescription
 from .....schemas.table.column import ColumnSchema
 from ....convert.text_cells import columns_of_text, columns_of_values
-from .decoded import NOT_READABLE, Decoded, Format, Messages, Target, in_halves, joined, reason_of
+from .decoded import NOT_READABLE, Decoded, Format, Messages, TargetColumns, in_halves, joined, reason_of
 from .json_text import read_alone, read_together
 from .keys import by_keys, values_of_key
 
@@ -90,7 +90,7 @@ class JsonFormat(Format):
     def __init__(self) -> None:
         self._rows: tuple[int, int, JsonRows] | None = None
 
-    def decode(self, messages: Messages, table: Target) -> list[Decoded]:
+    def decode(self, messages: Messages, table: TargetColumns) -> list[Decoded]:
         """Return the rows of messages; a message without a value deletes its key."""
         about = table.about
         rows = self._of(about)
@@ -139,7 +139,7 @@ def read_rows(
 class ArrowFormat(Format):
     """Streams of Arrow IPC, each with one or more rows."""
 
-    def decode(self, messages: Messages, table: Target) -> list[Decoded]:
+    def decode(self, messages: Messages, table: TargetColumns) -> list[Decoded]:
         """Return the rows of messages; a message without a value deletes its key."""
         rejects: dict[int, str] = {}
         parts: list[Decoded] = []
