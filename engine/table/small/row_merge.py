@@ -15,7 +15,6 @@ Combine = Callable[[Any, Any], RawCell]
 """Combines the raw cells of the row that is there and of the one that comes, neither NULL. Raises OverflowError: only
 the batch lane can tell."""
 _ORDERED = ("date", "timestamp[us]", "string", "varchar")
-_TEXT_BYTES_MAX = 32 << 10
 
 
 def combines_of(version: TableVersion, names: Collection[str]) -> dict[int, Combine] | None:
@@ -45,9 +44,7 @@ def _combine(rule: Formula) -> Combine | None:
         return pick if is_signed or kind.name in _ORDERED else None
     if text == "sum" and is_signed:
         return _sum_within(kind)
-    if text == "sum" and kind.name == "double":
-        return _sum
-    return _appended if text == "append" and kind.name == "string" else None
+    return _sum if text == "sum" and kind.name == "double" else None
 
 
 def _sum_within(kind: LogicalType) -> Combine:
@@ -65,9 +62,3 @@ def _sum(before: float, cell: float) -> float:
     if not math.isfinite(result := before + cell):
         raise OverflowError
     return result
-
-
-def _appended(before: bytes, cell: bytes) -> bytes:
-    if len(before) + len(cell) > _TEXT_BYTES_MAX:
-        raise OverflowError
-    return before + cell

@@ -225,6 +225,13 @@ MERGED_IN_TURN = replace(
     history_seconds=U64.history_seconds,
 )
 """Rows of one key apply one after the other."""
+COUNTED = replace(
+    U64,
+    model=replace(U64.model, merges={"v": _added, "preset": _greater}),
+    cells=U64.cells | {"v": (None, 0, 1, -3), "k": (0, 1, 2)},
+    column_options={"v": ColumnOptions(merge="sum"), "preset": ColumnOptions(write_default=5, merge="max")},
+)
+"""Single rows are merged without a batch."""
 MERGED_IN_ORDER = replace(
     ORDERED,
     model=replace(ORDERED.model, merges={"s": _added, "must": lambda old, new: new - old}),

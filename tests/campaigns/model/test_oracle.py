@@ -7,6 +7,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.campaigns.model.machine import machine_of
 from tests.campaigns.model.shapes import (
     ALL_TYPES,
+    COUNTED,
     EXPIRING,
     EXPIRING_KEY,
     EXPIRING_ORDERED,
@@ -58,6 +59,7 @@ CASES = {
     "embedded, nested columns": (EmbeddedSubject, NESTED, 25),
     "embedded, nested columns in whole rows": (EmbeddedSubject, NESTED_IN_WHOLE_ROWS, 10),
     "embedded, merges": (EmbeddedSubject, MERGED, 30),
+    "embedded, counters": (EmbeddedSubject, COUNTED, 20),
     "embedded, merges in turn": (EmbeddedSubject, MERGED_IN_TURN, 20),
     "embedded, merges of ordered changes": (EmbeddedSubject, MERGED_IN_ORDER, 15),
     "direct, merges": (DirectSubject, MERGED, 10),

@@ -35,7 +35,7 @@ from nyala.schemas.errors import StoreError
 from nyala.schemas.table import altered
 from tests.campaigns.model.altering import Altering
 from tests.campaigns.model.machine import machine_of
-from tests.campaigns.model.shapes import IMMUTABLE, MERGED, NO_INDEX, PARTITIONED, U64, Shape
+from tests.campaigns.model.shapes import COUNTED, IMMUTABLE, MERGED, NO_INDEX, PARTITIONED, U64, Shape
 from tests.campaigns.model.stretches import Stretches
 from tests.campaigns.model.subjects import DirectSubject, EmbeddedSubject
 
@@ -193,9 +193,8 @@ def merges_blind_to_their_own_transaction(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Collapse, "_newest", stored)
 
 
-def single_rows_merged_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    merge = row_commit.merged
-    monkeypatch.setattr(row_commit, "merged", lambda before, cell, combine: merge(cell, before, combine))
+def single_rows_replace_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_commit, "merged", lambda before, cell, combine: cell)
 
 
 ELSEWHERE = [
@@ -208,7 +207,7 @@ ELSEWHERE = [
     (tablet_left_out_in_which_a_range_of_keys_begins, PARTITIONED, EmbeddedSubject),
     (nulls_of_a_sum_taken_for_values, MERGED, EmbeddedSubject),
     (merges_blind_to_their_own_transaction, MERGED, EmbeddedSubject),
-    (single_rows_merged_backwards, MERGED, EmbeddedSubject),
+    (single_rows_replace_values, COUNTED, EmbeddedSubject),
 ]
 
 SEEDS: dict[Callable[..., None], int] = {
@@ -218,6 +217,7 @@ SEEDS: dict[Callable[..., None], int] = {
     deltas_of_a_merge_left_with_other_rows: 3,
     history_forgotten_by_a_merge: 7,
     redo_collapsed_whatever_history_says: 6,
+    single_rows_replace_values: 4,
     undo_dropped_too_early: 2,
     zone_maps_believed_under_deletes: 15,
 }
