@@ -195,8 +195,8 @@ def test_an_insert_gives_way_to_ids_that_came_while_it_was_checked(
     module, name = (table_module, "route") if way == "one write" else (plan_module, "routed")
     whole, calls = getattr(module, name), []
 
-    def route(*args: Any) -> Any:
-        result = whole(*args)
+    def route(*args: Any, **more: Any) -> Any:
+        result = whole(*args, **more)
         calls.append(args)
         if len(calls) == 1:
             with monkeypatch.context() as patched:

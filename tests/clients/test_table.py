@@ -109,7 +109,7 @@ def test_eight_operations(homes: Table) -> None:
     assert ids(homes) == [3, 4]
     assert homes.write({"id": [7]}, "insert").applied == 1
     with pytest.raises(nyala.InvalidArgumentError, match="upsert_ignore"):
-        homes.write({"id": [7]}, "merge")
+        homes.write({"id": [7]}, "blend")
 
 
 def test_refused_rows_are_raised_and_their_neighbours_applied(homes: Table) -> None:

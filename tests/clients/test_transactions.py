@@ -215,8 +215,8 @@ def test_what_makes_no_sense_is_refused(db: Database) -> None:
         committed(db, "T", "p", "p")
     with pytest.raises(InvalidArgumentError, match="price"), db.transaction() as t:
         t.insert("t", {"k": [1], "price": [2]})
-    with pytest.raises(InvalidArgumentError, match="merge"), db.transaction() as t:
-        t.write("t", {"k": [1]}, "merge")
+    with pytest.raises(InvalidArgumentError, match="blend"), db.transaction() as t:
+        t.write("t", {"k": [1]}, "blend")
     with pytest.raises(InvalidArgumentError, match="at most 128"):
         db.transaction("x" * 129)
     wrongs: list[dict[str, Any]] = [{"writer": "w"}, {"atomic": True}, {"if_timestamp": 5}]

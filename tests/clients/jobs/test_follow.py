@@ -245,4 +245,4 @@ def test_wrong_places_and_tables(db: Database, folder: Path, tmp_path: Path) -> 
     with pytest.raises(NotFoundError, match="there is no folder"):
         follow(db, "homes", tmp_path / "nowhere", once=True)
     with pytest.raises(InvalidArgumentError, match="unknown operation"):
-        follow(db, "homes", folder, op="merge", once=True)
+        follow(db, "homes", folder, op="blend", once=True)

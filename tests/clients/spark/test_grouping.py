@@ -69,7 +69,7 @@ def test_a_row_that_expired_is_deleted_if_it_is_there() -> None:
     assert [str(operation) for operation, _ in found] == ["insert", "delete_ignore"]
 
 
-@pytest.mark.parametrize("words", [["merge", "upsert"], [None, "upsert"]])
+@pytest.mark.parametrize("words", [["blend", "upsert"], [None, "upsert"]])
 def test_words_that_are_no_operation_are_refused(words: list) -> None:
     with pytest.raises(InvalidArgumentError, match="operation column"):
         list(grouped(pa.record_batch({"a": [1, 2]}), ["a"], pa.array(words), False))

@@ -18,7 +18,7 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportPlan
-from nyala.schemas.table.table import TableDefinition
+from nyala.schemas.table.table import TableDefinition, TableSchema
 from tests.engine.offload.bulk.importing import bring, built, rows_of
 from tests.engine.subject import SCHEMA, Subject, batch
 
@@ -81,7 +81,7 @@ def forged(store: Store, plan: ImportPlan, cell: bytes) -> ImportFile:
     """Build a file whose text is ``cell``, by a plan that says that it is binary and may be long."""
     columns = [each.model_copy(update={"type": "binary"} if each.name == "s" else {}) for each in plan.schema_.columns]
     limits = plan.limits.model_copy(update={"cell_bytes": 1 << 20})
-    schema = plan.schema_.model_copy(update={"columns": tuple(columns)})
+    schema = TableSchema.model_validate(plan.schema_.model_dump() | {"columns": columns})  # a copy keeps cached values
     other = plan.model_copy(update={"schema_": schema, "limits": limits})
     rows = batch([(key, 1, "x") for key in range(3)])
     cells = pa.array([b"fine", cell, None], pa.binary())
