@@ -40,7 +40,7 @@ run() {
         failed=$(sed -nE 's/^  "(.*)": true,?$/\1/p' "$cache/v/cache/lastfailed")
         if [ "$(wc -l <<<"$failed")" -le "$few" ]; then
             code=0
-            .venv/bin/python -m pytest -q --last-failed -o cache_dir="$cache" "$@" -n 0 || code=$?
+            env -u TURN .venv/bin/python -m pytest -q --last-failed -o cache_dir="$cache" "$@" -n 0 || code=$?
             printf 'failed, then run again alone (pytest ended with %s):\n%s\n' "$code" "$failed"
         fi
     fi
