@@ -15,7 +15,7 @@ import nyala
 from nyala.engine.home.bucket import BucketHome
 from nyala.engine.recovery.sweep_bucket import sweep
 from nyala.schemas.errors import UnavailableError
-from tests.campaigns.crash.kill9 import SCHEMA
+from tests.campaigns.crash.kill9 import OPTIONS, SCHEMA
 from tests.campaigns.failover.callers import Answers, Caller
 from tests.campaigns.failover.clients import (
     REGISTERS,
@@ -205,7 +205,7 @@ class Cluster:
 
 
 def _make_tables(database: nyala.Database) -> int:
-    database.create_table("t", SCHEMA, ["writer", "number"], if_not_exists=True)
+    database.create_table("t", SCHEMA, ["writer", "number"], column_options=OPTIONS, if_not_exists=True)
     registers = database.create_table("r", REGISTERS, ["k"], if_not_exists=True)
     registers.upsert([{"k": register, "v": 0} for register in range(_REGISTERS)])
     return database.now()
