@@ -205,7 +205,7 @@ def test_steps_are_one_change_that_sees_itself(table: Table) -> None:
         (lambda a: a.add_column("x", "varchar(2)", read_default="abc"), "more than 2 characters"),
         (lambda a: a.add_column("x", "string", write_default="x" * 65537), "more than 65,536 bytes"),
         (lambda a: a.add_column("x", "int8", encoding="prefix"), "cannot be encoded"),
-        (lambda a: a.add_column("x", "time"), "unknown column type"),
+        (lambda a: a.add_column("x", "clock"), "unknown column type"),
         (lambda a: a.drop_column("k"), "part of the primary key: it cannot be dropped"),
         (lambda a: a.drop_column("x"), "no column 'x'"),
         (lambda a: a.rename_column("v", "s"), "column 's' already exists"),
