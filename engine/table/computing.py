@@ -157,7 +157,7 @@ class _KeyMerge:
         changed = {*rules, *self._plain, *key}
         self._changed = [column.id for column in schema.columns if column.id in changed]
         own = {schema.by_name[name].id for rule in rules.values() for name in rule.own}
-        self._read = [column for column in schema.values if column.id in own | changed]
+        self._read = [column for column in schema.values if column.id in own]
         # The rows that apply, grouped by key in their order.
         applied = np.flatnonzero(decided.status == APPLIED)
         keys = first[applied]

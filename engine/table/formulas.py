@@ -128,9 +128,11 @@ def merge_rules(texts: Mapping[str, str], schema: TableSchema) -> MergeRules:
             why = "is part of the primary key" if column in schema.key else "is immutable"
             raise InvalidArgumentError(f"column {name!r} {why}: a merge cannot change it")
         if column is schema.ordering:
-            raise InvalidArgumentError(f"column {name!r} orders the changes of each row: the new value counts")
+            raise InvalidArgumentError(f"column {name!r} orders the changes of each row: leave out its merge rule")
         if EXCLUDED in schema.by_name:
-            raise InvalidArgumentError(f"{what} cannot be: rename the column {EXCLUDED!r} first, a word of merges")
+            raise InvalidArgumentError(
+                f"{what} needs the name {EXCLUDED!r} for new rows: rename the column {EXCLUDED!r}"
+            )
         rules[column.id] = _rule(column, what, text, schema)
     return rules
 
