@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from ...schemas.errors import ConflictError, RowErrors
+from ...schemas.errors import ConflictError, InvalidArgumentError, RowErrors
 from ...schemas.message import Message, new_list
 from ..api.database import Database
 from .source import SourceTable
@@ -94,6 +94,14 @@ class Positions:
             comment="How far each source is mirrored: see docs/mirror.md",
         )
         self.about = database._store.describe_table(POSITIONS)
+
+    def check_one_server(self) -> None:
+        """Raise InvalidArgumentError if several servers share the tables: no commit is one over all of them."""
+        if len(self.about.stores) > 1:
+            raise InvalidArgumentError(
+                "several servers share the tables of this store, and a commit on several servers is not one commit: "
+                "use a store with one server"
+            )
 
     def read(self, source: str) -> Position | None:
         """Return the position of a source, None if the store has nothing of it."""

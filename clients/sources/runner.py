@@ -87,11 +87,7 @@ class Runner:
         self._reached_at: float | None = None
         self._rows = 0
         self._transactions = 0
-        if len(self._positions.about.stores) > 1:
-            raise InvalidArgumentError(
-                "several servers share the tables of this store, and a commit on several servers is not one commit: "
-                "mirror into a store with one server"
-            )
+        self._positions.check_one_server()
 
     def stop(self) -> None:
         """Let the run end after its current batch. Thread safe."""

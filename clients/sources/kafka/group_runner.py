@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from ....schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from ....schemas.errors import StoreError, UnavailableError
 from ...api.database import Database
 from ..positions import State
 from ..runner import PATIENCE_SECONDS, PAUSES_SECONDS, Progress, Report
@@ -90,11 +90,7 @@ class GroupRunner:
         self._attempts = 0
         self._reported_at = 0.0
         self._rejoins = 0
-        if len(self._partitions.about.stores) > 1:
-            raise InvalidArgumentError(
-                "several servers share the tables of this store, and a commit on several servers is not one commit: "
-                "consume into a store with one server"
-            )
+        self._partitions.check_one_server()
 
     def stop(self) -> None:
         """Let the run end after its current batch. Thread safe."""

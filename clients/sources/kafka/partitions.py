@@ -66,6 +66,7 @@ class Partitions:
         self._database = database
         self._positions = Positions(database)
         self.about = self._positions.about
+        self.check_one_server = self._positions.check_one_server
         self._group = group
         self._rows: dict[Partition, Position] = {}
         """Of the partitions that the process owns, or did."""
