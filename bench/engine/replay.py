@@ -23,7 +23,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.home.bucket import BucketHome
 from nyala.engine.options import StoreOptions
-from nyala.engine.replica.replica import Replica
+from nyala.engine.replica.slots import SlotReplica
 from nyala.engine.store import Store
 from nyala.engine.wal.slots.reader import newest_slot
 
@@ -97,10 +97,10 @@ def _home(objects: FarObjects) -> BucketHome:
 
 def _followed(objects: FarObjects) -> None:
     home = _home(objects)
-    replica = Replica(home, home.slots, _OPTIONS)
+    replica = SlotReplica(home, home.slots, _OPTIONS)
     newest = newest_slot(home.slots)
     assert newest is not None
-    replica.advance(newest)
+    replica.advance_to(newest)
     replica.close()
 
 

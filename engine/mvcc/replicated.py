@@ -20,24 +20,31 @@ class ReplicatedMvcc(MvccManager):
         """Nobody waits longer than ``patience_seconds`` for a snapshot that the log has not reached."""
         super().__init__(clock)
         self._patience_seconds = patience_seconds
-        self._safe = 0
+        self._safe = self._readable_up_to = 0
         self._advanced = threading.Condition()
 
-    def advance(self, safe: int) -> None:
-        """Let snapshots up to ``safe`` be read: all commits up to it are applied."""
+    def advance(self, safe: int, readable: int = 0) -> None:
+        """Let snapshots up to ``safe`` be read: all commits up to it are applied. Whoever names one may read up to
+        ``readable``: all commits up to it are applied that were acknowledged before the log was looked at."""
         with self._advanced:
             self._safe = max(self._safe, safe)
+            self._readable_up_to = max(self._readable_up_to, readable, safe)
             self._advanced.notify_all()
 
     def snapshot(self) -> int:
         """Return the newest snapshot that can be read here. It is not "now"."""
         return self._safe
 
+    @property
+    def readable(self) -> int:
+        """The newest timestamp that can be read at."""
+        return self._readable_up_to
+
     def wait_for(self, timestamp: int, timeout: float | None = None) -> None:
         """Return when ``timestamp`` can be read here. Raises UnavailableError if that takes too long."""
         seconds = self._patience_seconds if timeout is None else timeout
         with self._advanced:
-            if not self._advanced.wait_for(lambda: self._safe >= timestamp, seconds):
+            if not self._advanced.wait_for(lambda: self._readable_up_to >= timestamp, seconds):
                 raise UnavailableError(
                     f"timestamp {timestamp} is later than the part of the log that this replica has read"
                 )

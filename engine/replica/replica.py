@@ -1,47 +1,44 @@
 """Replica: a store that another process writes, read here as of the end of its log.
 
-It opens the newest manifest, and applies the records of each slot to rows in memory, by the code of the recovery. So it
-has all commits up to the *safe* timestamp of the slot that it applied last, and answers at snapshots up to that. When a
-slot names another manifest, the tablets whose files it changes are opened anew, and get the records that these files
-lack; then the new tables take the place of the former ones, whose rows in memory go. Scans that run keep theirs.
+It opens the newest manifest, and applies the log to rows in memory, by the code of the recovery. So it has all commits
+up to the *safe* timestamp of the point of the log that it applied last, and answers at snapshots up to that. When
+another manifest counts, the tablets whose files it changes are opened anew, and get the records that these files lack;
+then the new tables take the place of the former ones, whose rows in memory go. Scans that run keep theirs.
+
+Where the log and the manifests come from is its `Source`: slots in a bucket (`slots`), or the files of a directory
+(`segments`).
 
 It writes nothing, and pins nothing: the holder deletes the files that it replaces. Whoever needs one that is gone gets
 UNAVAILABLE, and finds the same snapshot in the next manifest, as far as the table's history goes.
-
-FRESHNESS. No clock of another machine is compared. A listing that was sent at some time shows every slot that had
-landed by then. Once all of them are applied, every write that was acknowledged before that time is visible.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Generic, TypeVar
 
 from ...schemas.cells.timestamp import parse_moment
-from ...schemas.errors import CorruptionError, UnavailableError
+from ...schemas.errors import CorruptionError, UnavailableError, UnreadableFileError
 from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import ScanPlan, TableDescription, TableStats, TabletMap
 from ...schemas.store.grants import Grant, no_table
 from ...schemas.table.table import TableSchema
-from ..bucket.files import BucketFileSystem
 from ..catalog.grants import listed_grants
 from ..cfile.cache import PageCache
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
 from ..fs.failures import named
 from ..fs.low_water import LowWater
-from ..home.bucket import BucketHome
-from ..home.manifests import read_manifest
 from ..manifest import files
 from ..manifest.damage import DamageRegistry
 from ..manifest.environment import LooseFiles
 from ..manifest.key_budget import KeyIndexBudget
-from ..manifest.makers import maker_of, with_makers
-from ..manifest.manifest import Manifest, TabletEntry
+from ..manifest.manifest import TabletEntry
 from ..manifest.rowset_entry import RowsetEntry
 from ..mvcc.clock import Clock, SystemClock
 from ..mvcc.replicated import ReplicatedMvcc
@@ -53,52 +50,39 @@ from ..scan.plan.snapshots import Snapshots
 from ..scan.read.pool import ScanPool
 from ..table.stats import described, table_stats, tablet_map
 from ..table.table import Table
-from ..tablet.attach import logged_attachments, with_logged
+from ..tablet.attach import logged_attachments
 from ..tablet.open import fetch_ends, open_rowset, open_sound, open_tablet
 from ..tablet.tablet import Tablet
-from ..wal.records import gathered
-from ..wal.slots.chain import Chain
-from ..wal.slots.payload import whole
-from ..wal.slots.reader import SlotReader, newest_slot
-from ..wal.slots.slot import Slot, SlotHeader, SlotKind, decode_slot
-from ..wal.slots.slot_store import SlotStore
-from .log_listing import LogListing
+from ..wal.records import LogRecords, gathered
 from .open_tables import OpenTables, open_tables
+from .source import AnyPoint, GapError, Source
 
 _AT_ONCE_BYTES = 1 << 20
 """Log records are applied in parts of so many bytes: those who look up keys wait meanwhile."""
+Item = TypeVar("Item")
 PATIENCE_SECONDS = 2.0
 """How long a reader waits for what the replica has not applied yet."""
 
 
-class _GapError(Exception):
-    """A slot was freed before it was applied, or is none of those that follow."""
-
-
-class OtherHistoryError(UnavailableError):
-    """The log is another one than that which a replica applied: the bucket was put back to an earlier state."""
-
-    def __init__(self) -> None:
-        super().__init__("the bucket was put back to an earlier state: rows that this replica has read are gone")
-
-
 @dataclass(frozen=True, slots=True)
-class _Applied:
+class _Applied(Generic[AnyPoint]):
     """How far the log is applied, and to what."""
 
-    last: Slot
+    last: AnyPoint
     tables: OpenTables
     replay: LogReplay
 
 
-class Replica:
+class Replica(Generic[AnyPoint]):
     """A store that another process writes, as of the end of its log. One thread calls ``advance``; any may read."""
 
-    def __init__(self, home: BucketHome, slots: SlotStore, options: StoreOptions, clock: Clock | None = None) -> None:
-        """``slots`` are those of the store at ``home``, whose cache this process has locked (``BucketHome.take``)."""
-        self._home = home
-        self._slots = slots
+    def __init__(
+        self, source: Source[AnyPoint], options: StoreOptions, clock: Clock | None = None, is_far: bool = False
+    ) -> None:
+        """``is_far`` says whether the files are far away (`FarFileSystem`)."""
+        self._source = source
         self._options = options
+        self._is_far = is_far
         self._clock = clock or SystemClock()
         self._mvcc = ReplicatedMvcc(self._clock, PATIENCE_SECONDS)
         self._answers = NumberedWrites(), TransactionMemory()
@@ -106,17 +90,12 @@ class Replica:
         self.damage = DamageRegistry()
         """The damaged files found so far."""
         self._files: LooseFiles | None = None
-        self._fs: BucketFileSystem | None = None
         self._reads: Reads | None = None
         self._planned: PlannedScans | None = None
-        self._applied: _Applied | None = None
-        self._makers: dict[int, str] = {}
-        """Of the files that can be read; see ``makers``."""
+        self._applied: _Applied[AnyPoint] | None = None
         self._end = 0
         self._is_sound = False
-        """Whether the tablets have all of the slots up to the last one that was applied, and nothing of later ones."""
-        self._fresh_at = float("-inf")
-        self._listing = LogListing(home.seconds_since_boot)
+        """Whether the tablets have all of the log up to the last point that was applied, and nothing of later ones."""
         self._moved = threading.Condition()
         self._is_closed = False
 
@@ -124,7 +103,7 @@ class Replica:
 
     @property
     def end(self) -> int:
-        """The number of the slot that was applied last; 0: none yet."""
+        """The number of the point of the log that was applied last; 0: none yet."""
         return self._end
 
     @property
@@ -132,29 +111,19 @@ class Replica:
         """The newest snapshot that can be read here."""
         return self._mvcc.snapshot()
 
-    def snapshot(self, max_staleness: float) -> int:
-        """Return a snapshot with every write that was acknowledged more than ``max_staleness`` seconds before the call.
+    @property
+    def shown(self) -> object:
+        """Another object whenever other tables take the place of the former ones: whoever has found a table before, and
+        a snapshot after that, must find both again."""
+        return self._state.tables
 
-        Raises:
-            UnavailableError: the replica is further behind, or the bucket does not answer.
-        """
-        self._open_reads()
-        since = self._home.seconds_since_boot() - max_staleness
-        if self._fresh_at < since:
-            at, end = self._listing.since(since, self._listed_end)
-            with self._moved:
-                if not self._moved.wait_for(lambda: self.end >= end or self._is_closed, PATIENCE_SECONDS):
-                    raise UnavailableError(f"this replica is {end - self.end:,} slots of the log behind")
-                self._fresh_at = max(self._fresh_at, at)
-            self._check_open()
-        return self._mvcc.snapshot()
-
-    def _listed_end(self) -> int:
-        known = self.end
-        end = self._home.slots_within(PATIENCE_SECONDS).end(max(known - 1, 0))
-        if end < known:
-            raise UnavailableError(f"the log ends with slot {end:,}, though slot {known:,} was seen")
-        return end
+    def wait_for(self, number: int, seconds: float) -> bool:
+        """Wait until the log is applied up to the point of a number; return whether it is. Raises UnavailableError if
+        the replica is closed."""
+        with self._moved:
+            is_there = self._moved.wait_for(lambda: self.end >= number or self._is_closed, seconds)
+        self._check_open()
+        return is_there
 
     # Reads
 
@@ -168,7 +137,7 @@ class Replica:
 
     def release_scan(self, lease: str) -> None:
         """See StoreService."""
-        self._open_reads().release(lease)
+        self.check_opened().release(lease)
 
     def tables(self) -> list[str]:
         """See StoreService."""
@@ -176,15 +145,15 @@ class Replica:
 
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService."""
-        return described(self._table(name), self._state.tables.manifest.store_uuid, None)
+        return described(self.table(name), self._state.tables.manifest.store_uuid, None)
 
     def table_stats(self, name: str) -> TableStats:
         """See StoreService."""
-        return table_stats(self._table(name))
+        return table_stats(self.table(name))
 
     def tablets(self, name: str) -> TabletMap:
         """See StoreService."""
-        return tablet_map(self._table(name))
+        return tablet_map(self.table(name))
 
     def grants(self) -> list[Grant]:
         """See StoreService. As of the last slot that was applied."""
@@ -193,8 +162,8 @@ class Replica:
 
     def grants_version(self) -> object:
         """See GrantKeeper. Grants and names are those of the manifest."""
-        header = self._state.last.header
-        return header.store_uuid, header.manifest
+        last = self._state.last
+        return last.store_uuid, last.manifest
 
     def close(self) -> None:
         """End what reads, and let its memory go; return at once. ``advance`` raises UnavailableError from then on."""
@@ -203,8 +172,7 @@ class Replica:
             applied, self._applied, self._reads, self._files, self._planned = self._applied, None, None, None, None
             self._moved.notify_all()
         self._pool.shutdown(wait=False)
-        if self._fs is not None:
-            self._fs.close(wait=False)
+        self._source.close_files()
         if applied is not None:
             _release(applied.tables, None)
 
@@ -213,7 +181,7 @@ class Replica:
         return self._is_closed
 
     @property
-    def _state(self) -> _Applied:
+    def _state(self) -> _Applied[AnyPoint]:
         applied = self._applied  # another thread may close it
         self._check_open()
         if applied is None:
@@ -224,7 +192,8 @@ class Replica:
         if self._is_closed:
             raise _closed()
 
-    def _open_reads(self) -> Reads:
+    def check_opened(self) -> Reads:
+        """Return what reads rows. Raises UnavailableError: it has not opened the store yet, or is closed."""
         _, reads = self._state, self._reads
         if reads is None:
             raise _closed()
@@ -238,12 +207,13 @@ class Replica:
 
     def _reads_at(self, spec: ScanSpec) -> Reads:
         """Wait until the snapshot of a scan can be read: the tables that show it are there from then on."""
-        reads, moment = self._open_reads(), spec.changes.until if spec.changes else spec.as_of
+        reads, moment = self.check_opened(), spec.changes.until if spec.changes else spec.as_of
         if moment is not None:
             self._mvcc.wait_for(parse_moment(moment))
         return reads
 
-    def _table(self, name: str) -> Table:
+    def table(self, name: str) -> Table:
+        """Return the table of a name. Raises NotFoundError."""
         by_name = self._state.tables.by_name
         if found := by_name.get(name):
             return found
@@ -251,12 +221,12 @@ class Replica:
 
     # Following the log
 
-    def advance(self, newest: Slot) -> None:
-        """Apply the log up to ``newest``, the newest slot that is known.
+    def advance(self, newest: AnyPoint) -> None:
+        """Apply the log up to ``newest``, the newest point that is known.
 
         Raises:
-            UnavailableError: something is gone, since the log went on, or the bucket does not answer. What could be
-                read before still can; call again with the newest slot of then. Or the replica was closed.
+            UnavailableError: something is gone, since the log went on, or the store does not answer. What could be
+                read before still can; call again with the newest point of then. Or the replica was closed.
             CorruptionError: the log or the manifest is not what was written.
             OtherHistoryError: close it, and open another one.
         """
@@ -273,15 +243,17 @@ class Replica:
             planned.forget_others(applied.tables.tables.values())
             planned.tidy()
 
-    def _advance(self, newest: Slot) -> None:
+    def _advance(self, newest: AnyPoint) -> None:
         applied = self._applied
         self._check_open()
-        if applied is not None and newest.header.number <= applied.last.header.number:
-            if newest.crc != applied.last.crc:
-                raise OtherHistoryError
-            return
-        if newest.header.kind is SlotKind.CLAIM and self._slots.end(newest.header.number - 1) != newest.header.number:
-            return  # it may be void: the next slot tells
+        if applied is not None and newest.number <= applied.last.number:
+            if (newest.number, newest.mark) != (applied.last.number, applied.last.mark):
+                raise self._source.other_history()
+            if newest.manifest == applied.last.manifest:
+                self._mvcc.advance(newest.safe, newest.readable)
+                return
+        if self._source.may_be_void(newest):
+            return  # the next point tells
         with named("the replica could not follow the log"):
             advanced = self._advanced(applied if self._is_sound else None, newest)
         with self._moved:
@@ -289,77 +261,65 @@ class Replica:
                 _release(advanced.tables, None)
                 raise _closed()
             self._applied, self._is_sound = advanced, True
-            self._mvcc.advance(newest.header.safe)  # after the tables that show it, and before anybody counts on it
-            self._end = newest.header.number
+            # After the tables that show it, and before anybody counts on it.
+            self._mvcc.advance(newest.safe, newest.readable)
+            self._end = newest.number
             self._moved.notify_all()
         if applied is not None:
             _release(applied.tables, advanced.tables)
 
-    def _advanced(self, applied: _Applied | None, newest: Slot) -> _Applied:
+    def _advanced(self, applied: _Applied[AnyPoint] | None, newest: AnyPoint) -> _Applied[AnyPoint]:
         self._is_sound = False
-        if applied is not None and newest.header.manifest == applied.last.header.manifest:
+        if applied is not None and newest.manifest == applied.last.manifest:
             try:
-                self._apply(self._following(applied.last, newest), applied.tables, applied.replay)
+                self._apply(self._source.following(applied.last, newest), applied.tables, applied.replay)
                 return _Applied(newest, applied.tables, applied.replay)
-            except _GapError:
+            except GapError:
                 applied = None
-        if applied is not None and newest.header.needed_slot > applied.last.header.number + 1:
+        if applied is not None and not self._source.reaches_back(applied.last, newest):
             applied = None
-        return self._opened(applied, newest)
+        try:
+            return self._opened(applied, newest)
+        except GapError:
+            return self._opened(None, newest)
 
-    def _following(self, last: Slot, newest: Slot) -> Iterator[Slot]:
-        """Yield the slots after ``last``. Raises _GapError if one is not the next."""
-        chain = Chain()
-        chain.last = last
-        for number in range(last.header.number + 1, newest.header.number + 1):
-            self._check_open()
-            content = self._slots.read(number)
-            if content is None:
-                raise _GapError
-            slot = decode_slot(number, content)
-            try:
-                chain.follow(slot)
-                slot = whole(self._slots, slot)
-            except CorruptionError:
-                raise _GapError from None  # if the log is damaged, opening it says so
-            self._know(slot.header.makers)
-            yield slot
-
-    def _opened(self, former: _Applied | None, newest: Slot) -> _Applied:
-        """Open the manifest of the newest slot, and apply the log that it needs to what was opened."""
-        header, reader = newest.header, SlotReader(self._slots, newest)
-        self._make_files(header)
-        attached = logged_attachments(slot.records() for slot in self._read(reader))
-        manifest = self._manifest(header)
-        self._know(with_makers(with_logged(manifest, attached), reader.makers).makers)
-        if former is None and self._fs is not None:
-            fetch_ends(self._fs, (tablet for table in manifest.tables for tablet in table.tablets))
+    def _opened(self, former: _Applied[AnyPoint] | None, newest: AnyPoint) -> _Applied[AnyPoint]:
+        """Open the manifest of the newest point, and apply the log that it needs to what was opened."""
+        self._make_files(newest)
+        needed = self._source.needed(newest)
+        manifest = needed.manifest
+        if former is None:
+            fetch_ends(self._open_files().fs, (tablet for table in manifest.tables for tablet in table.tablets))
         tables = open_tables(
-            manifest, attached, former.tables if former else None, lambda *tablet: self._open(header, *tablet)
+            manifest, needed.attached, former.tables if former else None, lambda *tablet: self._open(newest, *tablet)
         )
-        done = former.last.header.number if former else 0
         try:
             replay_opened = self._replay(tables, only_opened=True)
             replay = self._replay(tables)
-            slots = _of_one_history(self._read(reader), former)
-            for is_new, some in groupby(slots, lambda slot: slot.header.number > done):
+            last = former.last if former else None
+            for is_new, some in groupby(self._while_open(needed.records(last)), lambda each: each[0]):
                 if is_new:
-                    self._apply(some, tables, replay)
+                    self._apply((records for _, records in some), tables, replay)
                 else:
-                    for records in gathered((slot.records() for slot in some), _AT_ONCE_BYTES):
+                    for records in gathered((records for _, records in some), _AT_ONCE_BYTES):
                         replay_opened.apply(records)
         except BaseException:
             _release(tables, former.tables if former else None)
             raise
         return _Applied(newest, tables, replay)
 
-    def _read(self, reader: SlotReader) -> Iterator[Slot]:
-        for slot in reader.read():
+    def _while_open(self, items: Iterable[Item]) -> Iterator[Item]:
+        iterator = iter(items)
+        while True:
             self._check_open()
-            yield slot
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            yield item
 
-    def _apply(self, slots: Iterable[Slot], tables: OpenTables, replay: LogReplay) -> None:
-        for records in gathered((slot.records() for slot in slots), _AT_ONCE_BYTES):
+    def _apply(self, log: Iterable[LogRecords], tables: OpenTables, replay: LogReplay) -> None:
+        for records in gathered(self._while_open(log), _AT_ONCE_BYTES):
             self._check_open()
             first = 0
             for lsn, attached in groupby(logged_attachments([records]), lambda each: each[1].durable_lsn):
@@ -388,81 +348,45 @@ class Replica:
         tablets = LoggedTablets(tables.tables.values(), tables.opened if only_opened else None)
         return LogReplay(tablets, *self._answers, self.damage)
 
-    def _manifest(self, header: SlotHeader) -> Manifest:
-        if not header.manifest:
-            return Manifest(store_uuid=header.store_uuid.hex())
-        try:
-            return read_manifest(self._home.bucket, self._home.prefix, header.manifest, header.manifest_crc)
-        except CorruptionError:
-            self._check_newest(header)
-            raise
-
-    def _open(self, header: SlotHeader, entry: TabletEntry, schema: TableSchema) -> Tablet:
+    def _open(self, point: AnyPoint, entry: TabletEntry, schema: TableSchema) -> Tablet:
         opened = self._open_files()
         self._look_for(entry)
         fetch_ends(opened.fs, [entry])
         try:
             return open_tablet(entry, schema, opened)
-        except CorruptionError:
-            self._check_newest(header)
+        except (CorruptionError, UnreadableFileError):
+            self._source.check_newest(point)
         return open_sound(entry, schema, opened, self.damage)
 
     def _look_for(self, entry: TabletEntry) -> None:
         """Look which files there are of a tablet, if some are new."""
-        fs, directory = self._fs, files.directory(entry.home)
-        assert fs is not None, "made before anything is opened"
-        names = (f"{directory}/{name}" for rowset in entry.rowsets for name in rowset.file_names)
-        if not all(map(fs.exists, names)):
-            fs.look_again(directory)
+        directory = files.directory(entry.home)
+        if names := [f"{directory}/{name}" for rowset in entry.rowsets for name in rowset.file_names]:
+            self._source.look_for(names)
 
-    def _check_newest(self, header: SlotHeader) -> None:
-        """Raise UnavailableError if the log names another manifest by now: then it is no damage that something is
-        gone."""
-        newest = newest_slot(self._slots)
-        if newest is None or newest.header.manifest != header.manifest:
-            raise UnavailableError("the process that has the store has replaced files meanwhile")
-
-    def _know(self, makers: Mapping[int, str]) -> None:
-        """Take note of who made the files that are to be read. Raises OtherHistoryError: the names of those that were
-        read before mean others now."""
-        known = self._makers
-        if any(known.get(reign, maker) != maker for reign, maker in makers.items()):
-            raise OtherHistoryError
-        known.update(makers)  # the files look here
-
-    def _make_files(self, header: SlotHeader) -> None:
-        """Make what reads, once. The cache may be another's as soon as the replica is closed."""
+    def _make_files(self, point: AnyPoint) -> None:
+        """Make what reads, once. A cache may be another's as soon as the replica is closed."""
         with self._moved:
             self._check_open()
-            if self._fs is not None:
+            if self._files is not None:
                 return
-            options, makers = self._options, self._makers  # not this replica: it is freed before another store opens
-            fs = self._fs = self._home.files_beside(
-                header.store_uuid.hex(), options.bucket_cache_bytes, lambda path: maker_of(makers, path)
-            )
+            options = self._options
+            fs = self._source.make_files(point, options)
             # No key index, as in a recovery: one would be built of all keys whenever a flush opens the tablet anew.
             key_index = KeyIndexBudget(options.key_index_bytes, on_demand=False)
             self._files = LooseFiles(fs, PageCache(options.page_cache_bytes or options.budget_bytes // 4), key_index)
             disk = LowWater(fs, options.disk_low_bytes)
             self._planned = PlannedScans(self._clock.physical_microseconds, uuid.uuid4, options, disk)
             self._reads = Reads(
-                table=self._table,
+                table=self.table,
                 mvcc=self._mvcc,
                 snapshots=Snapshots(self._clock, self._mvcc, options.clock_error_seconds),
                 planned=self._planned,
                 damage=self.damage,
                 pool=self._pool,
                 options=options,
-                is_far=True,
+                is_far=self._is_far,
             )
-
-
-def _of_one_history(slots: Iterable[Slot], former: _Applied | None) -> Iterator[Slot]:
-    """Yield the slots. Raises OtherHistoryError at one in the place of the last that was applied, but another."""
-    for slot in slots:
-        if former and slot.header.number == former.last.header.number and slot.crc != former.last.crc:
-            raise OtherHistoryError
-        yield slot
 
 
 def _closed() -> UnavailableError:

@@ -7,7 +7,8 @@ import threading
 
 from ...engine.home.bucket import BucketHome
 from ...engine.options import StoreOptions
-from ...engine.replica.replica import OtherHistoryError, Replica
+from ...engine.replica.slots import SlotReplica
+from ...engine.replica.source import OtherHistoryError
 from ...engine.wal.slots.standby import Standby
 from ...schemas.errors import StoreError, UnavailableError
 
@@ -30,7 +31,7 @@ class Follower:
         self._home = home
         self._standby = standby
         self._options = options
-        self._replica: Replica | None = None
+        self._replica: SlotReplica | None = None
         self._caught_up: float | None = None
         self.store_uuid = ""
         """The store's; empty until it was opened. It stays known once nothing can be read any more."""
@@ -42,7 +43,7 @@ class Follower:
         self._thread.start()
 
     @property
-    def replica(self) -> Replica:
+    def replica(self) -> SlotReplica:
         """The replica. Raises UnavailableError if the store has not been opened yet, or is followed no longer."""
         replica = self._replica
         if replica is None:
@@ -95,9 +96,9 @@ class Follower:
         with self._closing:
             if self._stopped.is_set():
                 return
-            replica = self._replica = self._replica or Replica(self._home, slots, self._options)
+            replica = self._replica = self._replica or SlotReplica(self._home, slots, self._options)
         try:
-            replica.advance(newest)
+            replica.advance_to(newest)
         except OtherHistoryError:
             self._replica = None
             replica.close()

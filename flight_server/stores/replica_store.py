@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from ...engine.replica.replica import Replica
+from ...engine.replica.slots import SlotReplica
 from ...schemas.errors import UnavailableError
 from ...schemas.protocol.service import ScanStream, StoreService
 from ...schemas.rows.scan import ScanSpec
@@ -60,11 +60,11 @@ class ReplicaStore(AbsentStore):
 
     def grants(self) -> list[Grant]:
         """See StoreService."""
-        return self._recent(Replica.grants)
+        return self._recent(SlotReplica.grants)
 
     def grants_version(self) -> object:
         """See GrantKeeper. Raises UnavailableError: the grants may have changed too long ago to count."""
-        return self._recent(Replica.grants_version)
+        return self._recent(SlotReplica.grants_version)
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
@@ -85,7 +85,7 @@ class ReplicaStore(AbsentStore):
 
     def tables(self) -> list[str]:
         """See StoreService. As they were a moment ago, like all that is not read at a snapshot."""
-        return self._recent(Replica.tables)
+        return self._recent(SlotReplica.tables)
 
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService."""
@@ -105,13 +105,13 @@ class ReplicaStore(AbsentStore):
         follower = self._follower()
         return None if follower is None else follower.lag_seconds
 
-    def _replica(self) -> Replica:
+    def _replica(self) -> SlotReplica:
         follower = self._follower()
         if follower is None:
             self.refuse()
         return follower.replica
 
-    def _recent(self, ask: Callable[[Replica], Answer]) -> Answer:
+    def _recent(self, ask: Callable[[SlotReplica], Answer]) -> Answer:
         with self._naming_holder():
             lag = self.lag_seconds
             if lag is None or lag > self._recent_seconds:

@@ -12,7 +12,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.flight.credentials import Credentials
 from nyala.clients.flight.store import FlightStore
-from nyala.engine.replica import replica as replica_module
+from nyala.engine.replica import slots as replica_module
 from nyala.flight_server.security.identity import Identity
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from nyala.clients.api.database import Database
 from nyala.engine.options import StoreOptions
-from nyala.engine.replica.replica import Replica
+from nyala.engine.replica.slots import SlotReplica
 from nyala.engine.store import Store
 from nyala.engine.wal.slots.tail import Tail
 from nyala.schemas.errors import StoreError
@@ -56,7 +56,7 @@ class Follower:
         home = machine.home()
         self.slots = home.slots
         self.tail = Tail(home.slots, 20, machine.boot.now)
-        self.replica = Replica(home, home.slots, options)
+        self.replica = SlotReplica(home, home.slots, options)
 
     def step(self, looks: int) -> None:
         """See some slots more, and apply what is known; a failure leaves what was there before."""
@@ -75,7 +75,7 @@ class Follower:
     def _advance(self) -> bool:
         assert self.tail.seen is not None
         try:
-            self.replica.advance(self.tail.seen)
+            self.replica.advance_to(self.tail.seen)
         except StoreError:
             if self.slots.end() == self.tail.seen.header.number:
                 raise  # nothing has changed meanwhile
@@ -89,7 +89,7 @@ def rows(stream: Any) -> list[dict[str, Any]]:
     return table.sort_by([(table.column_names[0], "ascending")]).to_pylist() if table.num_rows else []
 
 
-def compare(holder: Store, replica: Replica, random: Random) -> int:
+def compare(holder: Store, replica: SlotReplica, random: Random) -> int:
     """Compare all tables that are the same for both at the newest snapshot of the replica; return how many rows."""
     safe, count = replica.safe, 0
     for name in replica.tables():

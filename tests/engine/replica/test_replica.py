@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from nyala.engine.mvcc.clock import SystemClock
-from nyala.engine.replica import replica as replica_module
-from nyala.engine.replica.replica import OtherHistoryError, Replica
+from nyala.engine.replica import slots as replica_module
+from nyala.engine.replica.slots import SlotPoint, SlotReplica
+from nyala.engine.replica.source import OtherHistoryError
 from nyala.engine.wal.slots.ceiling import CeilingClock
 from nyala.engine.wal.slots.claim import Claimant
 from nyala.engine.wal.slots.options import SlotOptions
@@ -127,7 +128,7 @@ def test_nobody_counts_on_a_slot_before_its_snapshot_is_there(
 ) -> None:
     replica, seen = follower.replica, []
     advance = replica._mvcc.advance
-    monkeypatch.setattr(replica._mvcc, "advance", lambda safe: (seen.append(replica.end), advance(safe)))
+    monkeypatch.setattr(replica._mvcc, "advance", lambda *moments: (seen.append(replica.end), advance(*moments)))
     put(holder, 1)
     before = replica.end
     follower.catch_up()
@@ -232,12 +233,12 @@ def test_a_damaged_file_takes_its_tablet_only(holder: Holder) -> None:
 def test_what_a_flush_does_not_touch_stays_open(holder: Holder, follower: Follower) -> None:
     holder.database.create_table("u", SCHEMA, ["id"]).upsert(pa.Table.from_pylist([{"id": 7}], SCHEMA))
     follower.catch_up()
-    tablets = {name: follower.replica._table(name).tablets for name in ("t", "u")}
+    tablets = {name: follower.replica.table(name).tablets for name in ("t", "u")}
     put(holder, 1)
     holder.store.maintain("t", "flush")
     follower.catch_up()
-    assert follower.replica._table("u").tablets == tablets["u"]
-    assert follower.replica._table("t").tablets != tablets["t"]
+    assert follower.replica.table("u").tablets == tablets["u"]
+    assert follower.replica.table("t").tablets != tablets["t"]
 
 
 @pytest.fixture
@@ -255,7 +256,7 @@ def read_one(follower: Follower) -> None:
 
 
 def rows_in_memory(follower: Follower) -> Any:
-    return weakref.ref(follower.replica._table("t").tablets[0].version.active)
+    return weakref.ref(follower.replica.table("t").tablets[0].version.active)
 
 
 @pytest.mark.usefixtures("no_collection")
@@ -276,11 +277,11 @@ def test_planned_scans_that_nobody_reads_are_forgotten(
     planned, ahead = follower.replica._planned, (SMALL.scan_lease_seconds + 1) * 1_000_000
     assert planned is not None and follower.tail.seen is not None
     follower.replica.plan(ScanSpec(table="t", as_of=follower.replica.safe, pin=True))
-    follower.replica.advance(follower.tail.seen)
+    follower.replica.advance_to(follower.tail.seen)
     assert len(planned) == 1
     now = planned._now
     monkeypatch.setattr(planned, "_now", lambda: now() + ahead)
-    follower.replica.advance(follower.tail.seen)
+    follower.replica.advance_to(follower.tail.seen)
     assert len(planned) == 0, "also while the log does not move"
 
 
@@ -303,10 +304,10 @@ def test_a_closed_replica_opens_nothing(holder: Holder) -> None:
     assert follower.tail.seen is not None
     follower.replica.close()
     with pytest.raises(UnavailableError, match="no longer a replica"):
-        follower.replica.advance(follower.tail.seen)
+        follower.replica.advance_to(follower.tail.seen)
     with pytest.raises(UnavailableError, match="no longer a replica"):
-        follower.replica._make_files(follower.tail.seen.header)
-    assert follower.replica._fs is None, "another file system may have its cache"
+        follower.replica._make_files(SlotPoint(follower.tail.seen))
+    assert follower.replica._files is None, "another file system may have its cache"
 
 
 def test_a_replica_that_is_closed_applies_no_further_slot(
@@ -323,9 +324,9 @@ def test_a_replica_that_is_closed_applies_no_further_slot(
 
     follower.tail.seek()
     assert follower.tail.seen is not None
-    monkeypatch.setattr(follower.replica._slots, "read", read_and_close)
+    monkeypatch.setattr(follower.replica.source.slots, "read", read_and_close)
     with pytest.raises(UnavailableError, match="no longer a replica"):
-        follower.replica.advance(follower.tail.seen)
+        follower.replica.advance_to(follower.tail.seen)
     assert len(asked) == 1 and follower.replica._applied is None
 
 
@@ -334,7 +335,7 @@ def test_an_update_builds_no_index_of_all_keys(holder: Holder, follower: Followe
     holder.store.maintain("t", "flush")
     put(holder, 5, v=7)
     follower.catch_up()
-    assert follower.replica._table("t").tablets[0].key_lookup.key_count == 0
+    assert follower.replica.table("t").tablets[0].key_lookup.key_count == 0
     assert values(follower)[4:7] == [1, 7, 1]
 
 
@@ -365,10 +366,10 @@ def test_it_shows_nothing_of_a_history_after_which_the_bucket_was_put_back(more:
     follower.tail.seek()
     assert follower.tail.seen is not None
     with pytest.raises(OtherHistoryError):
-        follower.replica.advance(follower.tail.seen)
+        follower.replica.advance_to(follower.tail.seen)
     follower.replica.close()
     again = Follower(machine)
-    again.replica = Replica(follower.machine.home(), again.slots, SMALL)
+    again.replica = SlotReplica(follower.machine.home(), again.slots, SMALL)
     again.catch_up()
     assert set(values(again)) == {7}
     for each in (again.replica, gone.store, stays.store):

@@ -12,7 +12,7 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.flight.store import FlightStore
-from nyala.engine.replica import replica as replica_module
+from nyala.engine.replica import slots as replica_module
 from nyala.engine.wal.slots.standby import Standby
 from nyala.engine.wal.slots.tail import Tail
 from nyala.flight_server.stores.follower import Follower as FollowingThread
