@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nyala.clients.sql.session import SqlSession as SqlSession
     from nyala.clients.sql.source.dataset import NyalaDataset as NyalaDataset
     from nyala.clients.sql.source.pushed import PushedFilter as PushedFilter
+    from nyala.engine.options import StoreOptions
     from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
@@ -123,7 +124,12 @@ _MODULES = ("jobs", "partition", "sources", "spark")
 
 
 def open(
-    path: str | Path, *, create: bool = True, name: str | None = None, **options: Unpack[StoreOptionsDict]
+    path: str | Path,
+    *,
+    create: bool = True,
+    name: str | None = None,
+    read_only: bool = False,
+    **options: Unpack[StoreOptionsDict],
 ) -> Database:
     """Open the store in the directory ``path``; ``options`` are fields of ``StoreOptions``.
 
@@ -133,9 +139,12 @@ def open(
     processes serve (docs/servers.md), all parts are opened. With ``key_file``, ``key_command`` or ``key`` an encrypted
     store is opened, and a new one is encrypted (docs/encryption.md).
 
+    With ``read_only``, an existing store in a directory is opened for reading only, also while another process has it,
+    and however often that one changes: each read sees all writes that were acknowledged before. Nothing is written.
+
     Raises:
-        NotFoundError: there is no store, and ``create`` is False.
-        UnavailableError: another process has it open.
+        NotFoundError: there is no store, and ``create`` is False or ``read_only`` is True.
+        UnavailableError: another process has it open, and ``read_only`` is False.
         CorruptionError: its files are damaged.
         InvalidArgumentError: an option is unknown or invalid.
     """
@@ -168,6 +177,8 @@ def open(
         chosen = StoreOptions.model_validate(options)
     except ValidationError as error:
         raise InvalidArgumentError(explain(error, "the call of nyala.open", StoreOptions.model_fields)) from None
+    if read_only:
+        return _opened_to_read(path, name, chosen)
     if isinstance(path, str) and "://" in path:
         from nyala.engine.home.opening import home_at
 
@@ -187,6 +198,26 @@ def open(
 
         return Database(PartsStore(layout, chosen))
     return Database(Store.open(path, chosen))
+
+
+def _opened_to_read(path: str | Path, name: str | None, options: StoreOptions) -> Database:
+    from pathlib import Path
+
+    from nyala.clients.api.database import Database
+    from nyala.engine.replica.read_only_store import ReadOnlyStore
+    from nyala.flight_server.processes.layout import ProcessLayout
+    from nyala.schemas.errors import InvalidArgumentError
+
+    if name is not None or (isinstance(path, str) and "://" in path):
+        raise InvalidArgumentError(
+            "read_only opens a store in a directory: a store in a bucket is read from a replica (docs/failover.md)"
+        )
+    if ProcessLayout(Path(path).absolute()).count() > 1:
+        raise InvalidArgumentError(
+            f"several processes serve the store in {path}, and read_only opens the store of one process: connect to "
+            "them with nyala.connect"
+        )
+    return Database(ReadOnlyStore.open(path, options))
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -272,13 +272,7 @@ class Catalog:
 
     def dropped(self) -> list[DroppedTable]:
         """Return the tables that can be recalled, by name and id."""
-        described = [(table, table.dropped_until) for table in list(self._dropped.values())]
-        found = [
-            DroppedTable(table_id=table.table_id, name=table.name, until=_EPOCH + timedelta(microseconds=until))
-            for table, until in described
-            if until is not None
-        ]
-        return sorted(found, key=lambda table: (table.name, table.table_id))
+        return listed_dropped(list(self._dropped.values()))
 
     def removals(self, now: int, removed: Callable[[int], object]) -> list[MaintenanceOp]:
         """Return the deletions that are due at ``now``; ``removed`` is called with the id of each removed table."""
@@ -385,3 +379,14 @@ def _checked_seconds(keep_seconds: int) -> int:
 
 def _is_over(table: Table, now: int) -> bool:
     return table.dropped_until is not None and table.dropped_until <= now
+
+
+def listed_dropped(tables: Iterable[Table]) -> list[DroppedTable]:
+    """Return those of the tables that are dropped and can be recalled, by name and id."""
+    described = [(table, table.dropped_until) for table in tables]
+    found = [
+        DroppedTable(table_id=table.table_id, name=table.name, until=_EPOCH + timedelta(microseconds=until))
+        for table, until in described
+        if until is not None
+    ]
+    return sorted(found, key=lambda table: (table.name, table.table_id))

@@ -17,6 +17,11 @@ _GONE = frozenset({errno.ENOENT, errno.ESTALE})
 """The errors of ``ReadableFile.check`` for a file that is gone or was replaced."""
 
 
+def is_gone(error: OSError) -> bool:
+    """Whether a call of the disk failed because a file is gone, or another one has its name."""
+    return error.errno in _GONE
+
+
 def is_full(error: OSError) -> bool:
     """Whether a call of the disk failed for lack of space, which may become free, and not because the disk is
     broken."""
@@ -87,6 +92,6 @@ def _unread(path: str, offset: int, error: OSError) -> StoreError:
     why = error.strerror or str(error)
     if not is_of_the_file(error):
         return UnavailableError(f"{path} cannot be read: {why}")
-    if error.errno in _GONE:
+    if is_gone(error):
         return CorruptionError(path, offset, f"the file was replaced, removed or truncated after it was opened: {why}")
     return UnreadableFileError(path, f"{why}, at byte {offset}")

@@ -48,8 +48,11 @@ class LocalFileSystem:
     Nothing is created before the first ``make_directory``; ``make_directory("")`` makes the root itself.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], keeps_open: bool = False) -> None:
+        """``keeps_open``: files stay open for reading, however many there are. Else a file that is opened by name for
+        each read may be taken for another one that got its name and its number since."""
         self.root = os.path.abspath(os.fspath(root))
+        self.keeps_open = keeps_open
         self._readers: dict[str, WeakSet[LocalReadableFile]] = {}
         """The readers of files, by path: we must notify them before we unlink a file ourselves."""
         self._lock = threading.RLock()  # the last reference to a reader may go at any time, also while it is held
@@ -260,10 +263,10 @@ class _Descriptors:
         self._kept = 0
         self._lock = threading.RLock()  # for the same reason as in LocalFileSystem
 
-    def take(self) -> bool:
-        """Count one more open file, and return whether it may be kept open."""
+    def take(self, anyway: bool = False) -> bool:
+        """Count one more open file, and return whether it may be kept open; ``anyway``, it may."""
         with self._lock:
-            if self._kept >= self.most:
+            if self._kept >= self.most and not anyway:
                 return False
             self._kept += 1
             return True
@@ -287,7 +290,7 @@ class LocalReadableFile(FillingFile):
         try:
             state = os.fstat(descriptor)
             self._identity, self._size = _identity(state), state.st_size
-            self._is_counted = descriptors.take()
+            self._is_counted = descriptors.take(anyway=fs.keeps_open)
         finally:
             if not self._is_counted:
                 os.close(descriptor)

@@ -52,7 +52,7 @@ def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions
         here=options.here,
         damage=damage,
     )
-    recovery.check_log(environment.wal, manifest)
+    recovery.check_log(environment.wal.first_lsn, manifest)
     recovery.assume_attached(environment.wal, manifest_file)
     catalog = Catalog(environment, options.limits)
     catalog.load()

@@ -30,10 +30,11 @@ _FLUSH_SHARE = 8
 """A part has at most this fraction of what is flushed at once."""
 
 
-def check_log(wal: StoreLog, manifest: Manifest) -> None:
-    """Check that the log reaches back to what the files lack. Raises CorruptionError if it does not."""
-    if wal.first_lsn > manifest.log_needed_from:
-        why = f"the log starts at record {wal.first_lsn}, but records from {manifest.log_needed_from} are needed"
+def check_log(first_lsn: int, manifest: Manifest) -> None:
+    """Check that a log that starts at ``first_lsn`` reaches back to what the files lack. Raises CorruptionError if it
+    does not."""
+    if first_lsn > manifest.log_needed_from:
+        why = f"the log starts at record {first_lsn}, but records from {manifest.log_needed_from} are needed"
         raise CorruptionError("wal", 0, why)
 
 

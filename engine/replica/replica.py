@@ -16,20 +16,31 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Generic, TypeVar
+
+import pyarrow as pa
 
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import CorruptionError, UnavailableError, UnreadableFileError
 from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import ScanPlan, TableDescription, TableStats, TabletMap
+from ...schemas.store.description import (
+    DamagedFile,
+    DroppedTable,
+    ScanPlan,
+    TableDescription,
+    TableStats,
+    TabletMap,
+)
 from ...schemas.store.grants import Grant, no_table
 from ...schemas.table.table import TableSchema
+from ..catalog.catalog import listed_dropped
 from ..catalog.grants import listed_grants
 from ..cfile.cache import PageCache
+from ..commit.commit_authors import Authored
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
 from ..fs.failures import named
@@ -44,11 +55,12 @@ from ..mvcc.clock import Clock, SystemClock
 from ..mvcc.replicated import ReplicatedMvcc
 from ..options import StoreOptions
 from ..recovery.log_replay import LoggedTablets, LogReplay
+from ..scan.plan.commits import commits
 from ..scan.plan.facade import Reads
 from ..scan.plan.planned_scans import PlannedScans
 from ..scan.plan.snapshots import Snapshots
 from ..scan.read.pool import ScanPool
-from ..table.stats import described, table_stats, tablet_map
+from ..table.stats import damaged_files, described, table_stats, tablet_map
 from ..table.table import Table
 from ..tablet.attach import logged_attachments
 from ..tablet.open import fetch_ends, open_rowset, open_sound, open_tablet
@@ -79,7 +91,8 @@ class Replica(Generic[AnyPoint]):
     def __init__(
         self, source: Source[AnyPoint], options: StoreOptions, clock: Clock | None = None, is_far: bool = False
     ) -> None:
-        """``is_far`` says whether the files are far away (`FarFileSystem`)."""
+        """``is_far`` says whether the files are far away (`FarFileSystem`). If they are, those that were replaced are
+        gone, and so planned scans end with the tables that they read."""
         self._source = source
         self._options = options
         self._is_far = is_far
@@ -92,6 +105,7 @@ class Replica(Generic[AnyPoint]):
         self._files: LooseFiles | None = None
         self._reads: Reads | None = None
         self._planned: PlannedScans | None = None
+        self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds)
         self._applied: _Applied[AnyPoint] | None = None
         self._end = 0
         self._is_sound = False
@@ -110,6 +124,15 @@ class Replica(Generic[AnyPoint]):
     def safe(self) -> int:
         """The newest snapshot that can be read here."""
         return self._mvcc.snapshot()
+
+    @property
+    def readable(self) -> int:
+        """The newest timestamp at which users may read here."""
+        return self._mvcc.readable
+
+    @property
+    def store_uuid(self) -> str:
+        return self._state.last.store_uuid
 
     @property
     def shown(self) -> object:
@@ -154,6 +177,25 @@ class Replica(Generic[AnyPoint]):
     def tablets(self, name: str) -> TabletMap:
         """See StoreService."""
         return tablet_map(self.table(name))
+
+    def commits(self, table: str, since: int | str | None, authored: Callable[[], Authored]) -> pa.Table:
+        """See StoreService. ``authored`` returns who made them."""
+        scan = self.check_opened().ways.scan
+        return commits(self.table(table), since, self._snapshots, scan, *self._answers, authored)
+
+    def now(self, at_least: int = 0) -> int:
+        """See StoreService."""
+        self.check_opened()
+        return self._snapshots.now(at_least)
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """See StoreService."""
+        return listed_dropped(self._state.tables.tables.values())
+
+    def damaged_files(self) -> list[DamagedFile]:
+        """Return the damaged files found so far, as far as they are of the store now."""
+        tables = self._state.tables
+        return damaged_files(self.damage.found(), tables.manifest, tables.tablets.values())
 
     def grants(self) -> list[Grant]:
         """See StoreService. As of the last slot that was applied."""
@@ -236,11 +278,12 @@ class Replica(Generic[AnyPoint]):
             self._forget_plans()
 
     def _forget_plans(self) -> None:
-        """Release planned scans whose time is over, and those that read tables which others have replaced here: no
-        ticket finds them any more."""
+        """Release planned scans whose time is over, and those that read tables which others have replaced here, and
+        whose files are gone."""
         applied, planned = self._applied, self._planned
         if applied is not None and planned is not None:
-            planned.forget_others(applied.tables.tables.values())
+            if self._is_far:
+                planned.forget_others(applied.tables.tables.values())
             planned.tidy()
 
     def _advance(self, newest: AnyPoint) -> None:
@@ -254,7 +297,7 @@ class Replica(Generic[AnyPoint]):
                 return
         if self._source.may_be_void(newest):
             return  # the next point tells
-        with named("the replica could not follow the log"):
+        with named("the log could not be followed"):
             advanced = self._advanced(applied if self._is_sound else None, newest)
         with self._moved:
             if self._is_closed:
@@ -380,7 +423,7 @@ class Replica(Generic[AnyPoint]):
             self._reads = Reads(
                 table=self.table,
                 mvcc=self._mvcc,
-                snapshots=Snapshots(self._clock, self._mvcc, options.clock_error_seconds),
+                snapshots=self._snapshots,
                 planned=self._planned,
                 damage=self.damage,
                 pool=self._pool,

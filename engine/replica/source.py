@@ -23,6 +23,10 @@ class OtherHistoryError(UnavailableError):
     """The log is another one than that which a replica applied: the store was put back to an earlier state."""
 
 
+class ReplacedError(UnavailableError):
+    """The process that has the store has replaced what was to be read: look again."""
+
+
 class Point(Protocol):
     """A point of a log, to which a replica can be brought."""
 
@@ -119,10 +123,10 @@ class Source(Protocol[AnyPoint]):
         ...
 
     def check_newest(self, point: AnyPoint) -> None:
-        """Raise UnavailableError if another manifest counts by now: then it is no damage that something is gone."""
+        """Raise ReplacedError if another manifest counts by now: then it is no damage that something is gone."""
         ...
 
 
-def replaced_meanwhile() -> UnavailableError:
+def replaced_meanwhile() -> ReplacedError:
     """Return the error for a file of a manifest that counts no longer."""
-    return UnavailableError("the process that has the store has replaced files meanwhile")
+    return ReplacedError("the process that has the store has replaced files meanwhile")

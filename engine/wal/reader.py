@@ -104,6 +104,11 @@ class LogReader:
         """The last segment that was born; None when there is none."""
         return segment_path(self._directory, self._headers[-1].number) if self._headers else None
 
+    @property
+    def end_offset(self) -> int:
+        """Where the last sound group ends in the last segment that was read."""
+        return self._end[1]
+
     def runs(self) -> Iterator[GroupRun]:
         """Yield every sound group in order, many at a time; the records are views of one segment in memory at a
         time."""

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
-
-import pyarrow as pa
+from collections.abc import Callable
+from typing import NoReturn
 
 from ...schemas.errors import PermissionDeniedError, UnavailableError
-from ...schemas.protocol.service import KeyReader, PendingResult, RowWriter, ScanStream, StoreService
-from ...schemas.protocol.verb import Verb
-from ...schemas.protocol.verbs import Verbs
-from ...schemas.rows.scan import ScanSpec
-from ...schemas.rows.transaction import StagedBatch, StageResult
-from ...schemas.rows.write import WriteCommand, WriteResult
+from ...schemas.protocol.refusing import RefusingStore
+from ...schemas.protocol.service import StoreService
 from ...schemas.store.description import Health
 from ...schemas.store.metrics import Metrics
-from ...schemas.store.moving import MoveProgress
 from ...schemas.store.whereabouts import Whereabouts
 
 Denied = Callable[[str], object]
@@ -25,7 +18,7 @@ _RETRY_SECONDS = 0.2
 """When a client should ask again while nobody is known to have the store."""
 
 
-class AbsentStore(Verbs, KeyReader, RowWriter):
+class AbsentStore(RefusingStore):
     """The store that a process serves in place of one that it does not have: a ``StoreService`` that answers
     UNAVAILABLE and who has the store, but for ``health`` and ``metrics``."""
 
@@ -61,10 +54,6 @@ class AbsentStore(Verbs, KeyReader, RowWriter):
         later = None if found.holder else _RETRY_SECONDS
         return UnavailableError(f"{why}; {what}", later, locations)
 
-    def perform(self, verb: Verb, *_: Any, **__: Any) -> NoReturn:
-        """See Verbs."""
-        self.refuse()
-
     def health(self) -> Health:
         """See StoreService. A process that stands by does its duty, unless it could not take the store over now."""
         found = self._whereabouts()
@@ -76,39 +65,6 @@ class AbsentStore(Verbs, KeyReader, RowWriter):
     def metrics(self) -> Metrics:
         """See StoreService. There are none of a store."""
         return Metrics()
-
-    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
-        """See StoreService."""
-        self.refuse()
-
-    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
-        """See StoreService."""
-        self.refuse()
-
-    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
-        """See StoreService."""
-        self.refuse()
-
-    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
-        """See StoreService."""
-        self.refuse()
-
-    def scan(self, spec: ScanSpec) -> ScanStream:
-        """See StoreService."""
-        self.refuse()
-
-    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
-        """See StoreService."""
-        self.refuse()
-
-    def move_tablet(
-        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
-    ) -> None:
-        """See StoreService."""
-        self.refuse()
-
-    def close(self) -> None:
-        """See StoreService."""
 
 
 class ForOthers(AbsentStore):

@@ -128,8 +128,33 @@ class RecordReader(CopyingFile):
         self._opened = opened
         self._size = opened.size
         self._whole: memoryview | None = None
+        self._grown: np.ndarray | None = None
+        """The content as of the last look, if the file may grow."""
+        self._at, self._end = HEADER_BYTES, 0
+        """Where the sound records end that this has, on the disk and as callers see it."""
+        self._doubted_at = 0
+
+    def look_again(self) -> None:
+        """See GrowingFile. Reads only what is new."""
+        if self._grown is None:
+            self._grown = np.zeros(self.size, np.uint8)
+        while (record := self._head(self._inner.pread(self._at, _HEAD.size), self._at)) and record.offset <= self._end:
+            sealed = memoryview(self._inner.pread(record.at, record.end - record.at))
+            plain = self._opened_record(sealed, record._replace(at=0))
+            if plain is None:
+                break
+            stop = record.offset + record.length
+            self._grown[record.offset : stop] = np.frombuffer(plain, np.uint8)
+            self._at, self._end = record.end, max(self._end, stop)
+        if self._end < self.size and any(self._inner.pread(self._at, _HEAD.size)):
+            self._grown[self._end] = _DAMAGED  # until it is whole
+            if self._doubted_at == self._at:  # a write that was interrupted, and then repeated behind itself
+                self._grown[:] = np.frombuffer(self._all(), np.uint8)
+            self._doubted_at = self._at
 
     def pread(self, offset: int, length: int) -> bytes:
+        if self._grown is not None:
+            return self._grown[offset : offset + length].tobytes()
         first = self._first_record() if self._whole is None and not offset else None
         if first is not None and length <= len(first):
             return bytes(first[:length])
@@ -137,13 +162,18 @@ class RecordReader(CopyingFile):
 
     def view(self) -> memoryview:
         """Raises CorruptionError if the file was cut, or if there is damage where none can be shown."""
+        if self._grown is not None:
+            return self._all()
         if self._whole is None:
-            faults = list(self._missing())
-            content = self._decrypted(memoryview(b"") if faults else self._inner.view(), faults)
-            if faults:
-                raise CorruptionError(self._path, *faults[0])
-            self._whole = content
+            self._whole = self._all()
         return self._whole
+
+    def _all(self) -> memoryview:
+        faults = list(self._missing())
+        content = self._decrypted(memoryview(b"") if faults else self._inner.view(), faults)
+        if faults:
+            raise CorruptionError(self._path, *faults[0])
+        return content
 
     def salvaged(self) -> Salvaged:
         """Return all that sound records say, whatever else there is."""

@@ -1,0 +1,330 @@
+"""ReadOnlyStore: a store in a directory, opened for reading only, whoever has it meanwhile."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ...schemas.cells.timestamp import parse_moment
+from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ...schemas.protocol.refusing import RefusingStore
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.metrics import Metrics
+from ..commit.authors_file import AuthorsFile
+from ..commit.commit_authors import CommitAuthors
+from ..fs import LocalFileSystem
+from ..fs import document as documents
+from ..fs.encryption.key_source import KeySource
+from ..fs.encryption.opening import Encrypted, opened
+from ..fs.failures import named
+from ..fs.read_only import ReadOnlyFileSystem
+from ..manifest.checkpoint_mark import has_store
+from ..mvcc.clock import Clock, SystemClock, boot_seconds, timestamp_of
+from ..options import StoreOptions
+from ..table.stats import health_of
+from .replica import PATIENCE_SECONDS, Replica
+from .segments import SegmentPoint, SegmentSource
+from .source import OtherHistoryError, ReplacedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...schemas.protocol.service import ScanStream
+    from ...schemas.store.description import (
+        DroppedTable,
+        Health,
+        ScanPlan,
+        TableDescription,
+        TableStats,
+        TabletMap,
+    )
+    from ...schemas.store.grants import Grant
+    from ...schemas.store.placement import Placement
+    from ..fs.filesystem import FileSystem
+
+Answer = TypeVar("Answer")
+
+_LOOKS_MAX = 100
+"""A holder that replaces files during each of so many looks leaves no time to open them."""
+
+
+class ReadOnlyStore(RefusingStore):
+    """A store in a directory, opened for reading only: a ``StoreService``. Thread safe.
+
+    Another process may have the store, may start or die. Each read looks first whether the log or the manifest has
+    changed, on its own thread, unless it may be so old that an earlier look is enough (``max_staleness``). It takes no
+    lock, and writes nothing.
+    """
+
+    def __init__(self, watched: FileSystem, files: FileSystem, options: StoreOptions, clock: Clock) -> None:
+        """Use ``open``."""
+        self._where = getattr(watched, "root", "")
+        self._files = files
+        self._options, self._clock = options, clock
+        self._source = SegmentSource(watched, files, clock)
+        self._replica = self._new_replica()
+        self._looking = threading.Lock()
+        self._looked_at = float("-inf")
+        """All that was acknowledged before is visible; in seconds since boot."""
+        self._is_closed = False
+        self._process = os.getpid()
+
+    @classmethod
+    def open(
+        cls, where: str | Path | FileSystem, options: StoreOptions | None = None, clock: Clock | None = None
+    ) -> ReadOnlyStore:
+        """Open the store in a directory for reading only.
+
+        Raises:
+            NotFoundError: there is no store.
+            UnavailableError: the disk fails.
+            CorruptionError: the log or the manifest is damaged.
+            InvalidArgumentError: another version of Nyala wrote it, or the key does not fit.
+        """
+        options = options or StoreOptions()
+        watched = LocalFileSystem(where, keeps_open=True) if isinstance(where, str | Path) else where
+        local = LocalFileSystem(where) if isinstance(where, str | Path) else where
+        root = getattr(watched, "root", "")
+        if root and os.path.lexists(root) and not os.path.isdir(root):
+            raise InvalidArgumentError(f"{root} is a file: give the directory of a store")
+        with named(f"the store in {root} could not be opened"):
+            if not has_store(watched):
+                raise NotFoundError(f"there is no store in {root}: check the path, or create one with nyala.open(path)")
+            key = KeySource(options.key_file, options.key_command, options.key)
+            plain = opened(watched, key.read())
+        files = ReadOnlyFileSystem(local)
+        store = cls(
+            plain, plain.over(files) if isinstance(plain, Encrypted) else files, options, clock or SystemClock()
+        )
+        try:
+            store._look(0.0)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def refuse(self) -> NoReturn:
+        """Raise the error of a call that would change the store."""
+        self._check_open()
+        raise InvalidArgumentError(
+            f"the store in {self._where} is open for reading only: to change it, open it with nyala.open(path) when no "
+            "other process has it, or connect to the process that has it with nyala.connect"
+        )
+
+    # Reads of rows
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService. Without ``max_staleness``, all that was acknowledged before the call is visible."""
+        self._look_for(spec)
+        return self._answered(lambda replica: replica.scan(spec), lambda stream: stream.close())
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService."""
+        self._look_for(spec)
+        return self._answered(lambda replica: replica.plan(spec), self._end_plan)
+
+    def release_scan(self, lease: str) -> None:
+        """See StoreService."""
+        self._check_open()
+        self._replica.release_scan(lease)
+
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
+        """See StoreService."""
+        self._look(0.0)
+        return self._answered(
+            lambda replica: replica.check_opened().ways.look_up(table, keys), lambda stream: stream.close()
+        )
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
+        """See StoreService."""
+        self._look(0.0)
+        return self._answered(lambda replica: replica.check_opened().ways.get_row(table, key))
+
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        """See StoreService. Who made the newest commits is known once the process that has the store has noted it."""
+        self._look(0.0)
+        return self._answered(
+            lambda replica: replica.commits(
+                table, since, AuthorsFile(_Aside(self._files), CommitAuthors(), replica.readable).authored
+            )
+        )
+
+    def last_change(self, table: str) -> int:
+        """See StoreService."""
+        self._look(0.0)
+        return self._answered(lambda replica: replica.check_opened().last_change(table))
+
+    def now(self, at_least: int = 0) -> int:
+        """See StoreService. The timestamp of the last commit, or a little later."""
+        self._look(0.0)
+        self._look_at(at_least)
+        return self._replica.now(at_least)
+
+    # What there is
+
+    def tables(self) -> list[str]:
+        """See StoreService."""
+        return self._newest().tables()
+
+    def describe_table(self, name: str) -> TableDescription:
+        """See StoreService."""
+        return self._newest().describe_table(name)
+
+    def table_stats(self, name: str) -> TableStats:
+        """See StoreService."""
+        return self._newest().table_stats(name)
+
+    def tablets(self, name: str) -> TabletMap:
+        """See StoreService."""
+        return self._newest().tablets(name)
+
+    def dropped_tables(self) -> list[DroppedTable]:
+        """See StoreService."""
+        return self._newest().dropped_tables()
+
+    def grants(self) -> list[Grant]:
+        """See StoreService."""
+        return self._newest().grants()
+
+    def placement(self) -> Placement:
+        """See StoreService."""
+        raise NotFoundError("this store shares its tables with no other server")
+
+    def health(self) -> Health:
+        """See StoreService."""
+        replica = self._newest()
+        why = "this process has opened the store for reading only"
+        return health_of(why, "", replica.damaged_files(), [], None, replica.store_uuid, 0.0)
+
+    def metrics(self) -> Metrics:
+        """See StoreService. The process that has the store counts."""
+        self._check_open()
+        return Metrics()
+
+    def close(self) -> None:
+        """See StoreService. Scans that run end."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._replica.close()
+        if self._process == os.getpid():
+            with self._looking:
+                self._source.close()
+
+    def __enter__(self) -> ReadOnlyStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"ReadOnlyStore({self._where!r})"
+
+    # Looks
+
+    def _new_replica(self) -> Replica[SegmentPoint]:
+        return Replica(self._source, self._options, self._clock)
+
+    def _newest(self) -> Replica[SegmentPoint]:
+        self._look(0.0)
+        return self._replica
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UnavailableError("the store is closed")
+        if self._process != os.getpid():
+            raise UnavailableError(
+                "this process was forked from one that has opened the store for reading: open it after the fork"
+            )
+
+    def _look_for(self, spec: ScanSpec) -> None:
+        """Look at the log, unless a scan may read what was there at an earlier look."""
+        feed = spec.changes
+        moments = [feed.until, feed.since] if feed else [spec.as_of]
+        if moments[0] is None:
+            self._look(spec.max_staleness or 0.0)
+        for moment in moments:
+            if moment is not None:
+                self._look_at(parse_moment(moment))
+
+    def _look_at(self, timestamp: int) -> None:
+        """Look at the log at or after a time of day, unless that is far in the future."""
+        self._check_open()
+        if timestamp <= self._replica.readable:
+            return
+        ahead = (timestamp - timestamp_of(self._clock.physical_microseconds())) / timestamp_of(1_000_000)
+        if 0 < ahead <= PATIENCE_SECONDS:
+            time.sleep(ahead)
+        self._look(0.0)
+
+    def _look(self, max_staleness: float) -> None:
+        """See to it that all is visible that was acknowledged more than ``max_staleness`` seconds before the call."""
+        self._check_open()
+        moment = boot_seconds() - max_staleness
+        if self._looked_at >= moment:
+            return
+        with self._looking:
+            if self._looked_at >= moment:  # another reader has looked meanwhile
+                return
+            self._check_open()
+            began = boot_seconds()
+            self._advance()
+            self._looked_at = began
+
+    def _advance(self) -> None:
+        for _ in range(_LOOKS_MAX):
+            point = self._source.look()
+            try:
+                self._replica.advance(point)
+                return
+            except OtherHistoryError:
+                self._replica.close()
+                self._replica = self._new_replica()
+            except ReplacedError:
+                continue
+            except StoreError:
+                try:
+                    self._source.check_newest(point)
+                except ReplacedError:
+                    continue
+                raise
+        raise UnavailableError("the process that has the store replaces its files faster than they can be read")
+
+    def _answered(
+        self, ask: Callable[[Replica[SegmentPoint]], Answer], drop: Callable[[Answer], object] = lambda answer: None
+    ) -> Answer:
+        """Return an answer of which all is of the same tables. It may find a table, and take a snapshot after another
+        thread has replaced that."""
+        replica = self._replica
+        try:
+            shown = replica.shown
+            answer = ask(replica)
+            if replica is self._replica and replica.shown is shown:
+                return answer
+            drop(answer)
+        except UnavailableError:  # it may be one that was closed meanwhile
+            if replica is self._replica:
+                raise
+        with self._looking:
+            return ask(self._replica)
+
+    def _end_plan(self, plan: ScanPlan) -> None:
+        if plan.lease is not None:
+            self._replica.release_scan(plan.lease)
+
+
+class _Aside:
+    """The small documents beside a store that is only read. See ``Aside``."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    def read_aside(self, name: str) -> bytes | None:
+        return documents.read(self._fs, name) if self._fs.exists(name) else None
+
+    def write_aside(self, name: str, document: bytes) -> None:
+        raise AssertionError("nobody saves what was only read")
