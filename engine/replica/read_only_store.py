@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+_READS_PER_INDEXING = 64
+"""After so many reads of single rows, indexes of keys are built where they pay."""
 _LOOKS_MAX = 100
 """A holder that replaces files during each of so many looks leaves no time to open them."""
 
@@ -70,6 +73,7 @@ class ReadOnlyStore(RefusingStore):
         self._looking = threading.Lock()
         self._looked_at = float("-inf")
         """All that was acknowledged before is visible; in seconds since boot."""
+        self._rows_read = 0
         self._is_closed = False
         self._process = os.getpid()
 
@@ -142,7 +146,12 @@ class ReadOnlyStore(RefusingStore):
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
         """See StoreService."""
         self._look(0.0)
-        return self._answered(lambda replica: replica.check_opened().ways.get_row(table, key))
+        row = self._answered(lambda replica: replica.check_opened().ways.get_row(table, key))
+        self._rows_read += 1
+        if self._rows_read % _READS_PER_INDEXING == 0:
+            with suppress(StoreError):  # it is in the way of no read
+                self._replica.index_keys(table.name)
+        return row
 
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService. Who made the newest commits is known once the process that has the store has noted it."""

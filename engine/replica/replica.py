@@ -72,6 +72,8 @@ from .source import AnyPoint, GapError, Source
 _AT_ONCE_BYTES = 1 << 20
 """Log records are applied in parts of so many bytes: those who look up keys wait meanwhile."""
 Item = TypeVar("Item")
+_KEYS_PER_SEARCH = 2_000
+"""To find a single row without an index takes as long as to index so many keys."""
 PATIENCE_SECONDS = 2.0
 """How long a reader waits for what the replica has not applied yet."""
 
@@ -177,6 +179,14 @@ class Replica(Generic[AnyPoint]):
     def tablets(self, name: str) -> TabletMap:
         """See StoreService."""
         return tablet_map(self.table(name))
+
+    def index_keys(self, name: str) -> None:
+        """Index the keys of a table where that is worth it for the single rows that were read: a flush of the holder
+        opens a tablet anew, without an index."""
+        for tablet in self.table(name).tablets:
+            if tablet.elsewhere is None and not tablet.quarantine:
+                with tablet.write_lock:
+                    tablet.key_lookup.build_for_searches(tablet.version, 0, _KEYS_PER_SEARCH)
 
     def commits(self, table: str, since: int | str | None, authored: Callable[[], Authored]) -> pa.Table:
         """See StoreService. ``authored`` returns who made them."""

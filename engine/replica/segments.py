@@ -82,8 +82,8 @@ class SegmentSource:
         self._tail: SegmentTail | None = None
         self._attached: list[tuple[int, RowsetEntry]] = []
         """By the log that was read, in its order."""
-        self._newest = 0
-        """The newest timestamp in the log."""
+        self._newest = self._newest_in_files = 0
+        """The newest timestamp in the log, and that in the manifest."""
         self._kept: list[LogRecords] = []
         """The last records, without a gap, up to the end of the log."""
         self._kept_bytes = 0
@@ -120,14 +120,14 @@ class SegmentSource:
     def _looked(self, readable: int) -> SegmentPoint | None:
         """Look once; return None if another manifest came meanwhile."""
         manifest = self._read_manifest()
-        tail = self._tail or self._open_log(manifest)
+        tail, before = self._tail, self._tail and self._tail.place
+        if tail is None:
+            tail = self._open_log(manifest)
         for records in tail.read():
             self._note(records)
-        if self._is_replaced():
+        if tail.place is not before and self._is_replaced():  # else all of the log was there at an earlier look
             return None
-        floors = (tablet.history_floor for table in manifest.tables for tablet in table.tablets)
-        changes = (table.last_change for table in manifest.tables)
-        safe = max(manifest.last_timestamp, self._newest, *floors, *changes)
+        safe = max(self._newest, self._newest_in_files)
         return SegmentPoint(tail.place, self._manifests_read, manifest.store_uuid, safe, max(readable, safe))
 
     def _is_replaced(self) -> bool:
@@ -157,6 +157,9 @@ class SegmentSource:
             self._leave_log()
         self._open_manifest, self._manifest = file, manifest
         self._manifests_read += 1
+        floors = (tablet.history_floor for table in manifest.tables for tablet in table.tablets)
+        changes = (table.last_change for table in manifest.tables)
+        self._newest_in_files = max(manifest.last_timestamp, *floors, *changes, 0)
         self._attached = [each for each in self._attached if each[1].durable_lsn >= manifest.log_needed_from]
         return manifest
 

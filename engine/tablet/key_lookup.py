@@ -211,12 +211,13 @@ class KeyLookup:
             self._wanted_once = True
             return self._include(self.worth_indexing(version), write_lock)
 
-    def build_for_searches(self, version: Version, key_count: int) -> None:
+    def build_for_searches(self, version: Version, key_count: int, worth: int = _SEARCHES_WORTH_INDEXING) -> None:
         """Index as much as fits if that is worth it for so many keys to be looked up, and those that were searched for
-        before. The tablet must not be in use yet, but by those who look up keys under its write lock."""
+        before: a search costs as much as to index ``worth`` keys. The tablet must not be in use yet, but by those who
+        look up keys under its write lock."""
         searched = self.searched(version)
         rows = sum(len(rowset) for rowset in searched)
-        if rows and (self._searched_keys + key_count * len(searched)) * _SEARCHES_WORTH_INDEXING > rows:
+        if rows and (self._searched_keys + key_count * len(searched)) * worth > rows:
             self._searched_keys = 0
             self.build(version, nullcontext())
 

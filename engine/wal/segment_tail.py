@@ -66,7 +66,11 @@ class SegmentTail:
         """Why the bytes after the last group are no group, unless they are zeroes."""
         self._doubted: tuple[LogPlace, float] | None = None
         """The place of bad bytes, and when to look for damage."""
-        self._file: ReadableFile | None = self._opened(place.segment) if place.segment else None
+        self._file: ReadableFile | None = None
+        self._growing: GrowingFile | None = None
+        """The same, if it keeps what it has read."""
+        if place.segment:
+            self._read_from(self._opened(place.segment))
 
     def read(self) -> Iterator[LogRecords]:
         """Yield the records that have come since; ``place`` is behind each when it is yielded.
@@ -88,13 +92,17 @@ class SegmentTail:
                 file.close()
                 raise LogGapError
             self.close()
-            self._file = file
+            self._read_from(file)
             self.place = LogPlace(header.number, SEGMENT_HEADER_BYTES, self.place.last_lsn, self.place.crc)
 
     def close(self) -> None:
         """Forget the segment."""
         if self._file is not None:
             self._file.close()
+
+    def _read_from(self, file: ReadableFile) -> None:
+        self._file = file
+        self._growing = file if isinstance(file, GrowingFile) else None  # asked once: that is slow
 
     @property
     def _path(self) -> str:
@@ -104,8 +112,8 @@ class SegmentTail:
         file, chunk, self._bad = self._file, _CHUNK_BYTES, None
         if file is None:
             return
-        if isinstance(file, GrowingFile):
-            file.look_again()
+        if self._growing is not None:
+            self._growing.look_again()
         while True:
             start = self.place.offset
             head = file.pread(start, GROUP_HEADER_BYTES)
