@@ -150,7 +150,7 @@ class ReadOnlyStore(RefusingStore):
         self._rows_read += 1
         if self._rows_read % _READS_PER_INDEXING == 0:
             with suppress(StoreError):  # it is in the way of no read
-                self._replica.index_keys(table.name)
+                self._replica.index_keys(table.name, _READS_PER_INDEXING)
         return row
 
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -109,6 +110,8 @@ class Replica(Generic[AnyPoint]):
         self._planned: PlannedScans | None = None
         self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds)
         self._applied: _Applied[AnyPoint] | None = None
+        self._single_reads: WeakKeyDictionary[Table, int] = WeakKeyDictionary()
+        """How many single rows were read of each table."""
         self._end = 0
         self._is_sound = False
         """Whether the tablets have all of the log up to the last point that was applied, and nothing of later ones."""
@@ -180,13 +183,15 @@ class Replica(Generic[AnyPoint]):
         """See StoreService."""
         return tablet_map(self.table(name))
 
-    def index_keys(self, name: str) -> None:
-        """Index the keys of a table where that is worth it for the single rows that were read: a flush of the holder
-        opens a tablet anew, without an index."""
-        for tablet in self.table(name).tablets:
+    def index_keys(self, name: str, reads: int) -> None:
+        """Index the keys of a table where that is worth it for single rows, of which ``reads`` more were read: a flush
+        of the holder opens a tablet anew, without an index."""
+        table = self.table(name)
+        self._single_reads[table] = reads = self._single_reads.get(table, 0) + reads
+        for tablet in table.tablets:
             if tablet.elsewhere is None and not tablet.quarantine:
                 with tablet.write_lock:
-                    tablet.key_lookup.build_for_searches(tablet.version, 0, _KEYS_PER_SEARCH)
+                    tablet.key_lookup.build_for_searches(tablet.version, reads // len(table.tablets), _KEYS_PER_SEARCH)
 
     def commits(self, table: str, since: int | str | None, authored: Callable[[], Authored]) -> pa.Table:
         """See StoreService. ``authored`` returns who made them."""
@@ -261,7 +266,9 @@ class Replica(Generic[AnyPoint]):
         """Wait until the snapshot of a scan can be read: the tables that show it are there from then on."""
         reads, moment = self.check_opened(), spec.changes.until if spec.changes else spec.as_of
         if moment is not None:
-            self._mvcc.wait_for(parse_moment(moment))
+            timestamp = parse_moment(moment)
+            self._snapshots.check_not_ahead(timestamp, moment, "until" if spec.changes else "as_of")
+            self._mvcc.wait_for(timestamp)
         return reads
 
     def table(self, name: str) -> Table:

@@ -90,7 +90,7 @@ class Work:
     def _next(self, table: str, column: str = "v") -> int:
         """Return the number of the next step: one more than the greatest value in a table."""
         if table not in self._last:
-            found = self._database.table(table).aggregate({"most": (column, "max")}).to_pylist()
+            found = self._database.table(table).scan().aggregate({"most": (column, "max")}).to_pylist()
             self._last[table] = (found[0]["most"] if found else None) or 0
         self._last[table] += 1
         return self._last[table]
