@@ -124,12 +124,12 @@ class ReadOnlyStore(RefusingStore):
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. Without ``max_staleness``, all that was acknowledged before the call is visible."""
         self._look_for(spec)
-        return self._answered(lambda replica: replica.scan(spec), lambda stream: stream.close())
+        return self._answered(lambda replica: replica.scan(_reached(spec, replica)), lambda stream: stream.close())
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         self._look_for(spec)
-        return self._answered(lambda replica: replica.plan(spec), self._end_plan)
+        return self._answered(lambda replica: replica.plan(_reached(spec, replica)), self._end_plan)
 
     def release_scan(self, lease: str) -> None:
         """See StoreService."""
@@ -324,6 +324,15 @@ class ReadOnlyStore(RefusingStore):
     def _end_plan(self, plan: ScanPlan) -> None:
         if plan.lease is not None:
             self._replica.release_scan(plan.lease)
+
+
+def _reached(spec: ScanSpec, replica: Replica[SegmentPoint]) -> ScanSpec:
+    """Return a scan at a snapshot. Between the newest one and the time of day no commit is known, and one may come."""
+    moment, since = (spec.changes.until, spec.changes.since) if spec.changes else (spec.as_of, None)
+    safe = replica.safe
+    if moment is None or not safe < parse_moment(moment) <= replica.readable:
+        return spec
+    return spec.pinned(safe if since is None else max(safe, parse_moment(since)))
 
 
 class _Aside:

@@ -8,6 +8,10 @@ FRESHNESS. A write is acknowledged after its group is in the log, and a change o
 So a look shows all that was acknowledged before it began. It may show a group whose sync is not finished: if the
 machine loses power then, the store may lack it afterwards, and no writer was told otherwise.
 
+SNAPSHOTS. The log is in the order of the timestamps. So all commits up to its last one are known. While it is idle the
+newest snapshot follows the time of day, some way behind: a commit reaches the log within that time. One that takes
+longer must change no snapshot under a scan that runs: then all tables are opened anew, and the scan keeps its own.
+
 No lock is taken, and nothing is written.
 """
 
@@ -43,6 +47,8 @@ _KEPT_BYTES = 32 << 20
 """So much of the log is kept between a look and its use; more is read again."""
 _LOOKS_MAX = 200
 """A holder that replaces its manifest during each of so many looks leaves no time to read it."""
+_COMMIT_MICROSECONDS = 1_000_000
+"""So long after it has got its timestamp a commit is in the log, almost always."""
 _PAUSE_SECONDS = 0.05
 """Before damage is believed: a holder may have been writing what looked wrong."""
 
@@ -84,6 +90,10 @@ class SegmentSource:
         """By the log that was read, in its order."""
         self._newest = self._newest_in_files = 0
         """The newest timestamp in the log, and that in the manifest."""
+        self._safe = 0
+        """The newest snapshot that was given out."""
+        self._is_late = False
+        """Whether a commit came at or below that since."""
         self._kept: list[LogRecords] = []
         """The last records, without a gap, up to the end of the log."""
         self._kept_bytes = 0
@@ -98,12 +108,12 @@ class SegmentSource:
             CorruptionError: the manifest or the log is not what was written.
             InvalidArgumentError: another version of Nyala wrote it, or it is an unfinished checkpoint.
         """
-        readable = timestamp_of(self._clock.physical_microseconds())
+        began = self._clock.physical_microseconds()
         damage: CorruptionError | None = None
         for _ in range(_LOOKS_MAX):
             try:
                 with named(f"the store in {getattr(self._fs, 'root', '')} could not be read"):
-                    if (point := self._looked(readable)) is not None:
+                    if (point := self._looked(began)) is not None:
                         return point
             except LogGapError:
                 self._leave_log()
@@ -117,7 +127,7 @@ class SegmentSource:
                 sleep(_PAUSE_SECONDS)
         raise UnavailableError("the process that has the store replaces its files faster than they can be read")
 
-    def _looked(self, readable: int) -> SegmentPoint | None:
+    def _looked(self, began: int) -> SegmentPoint | None:
         """Look once; return None if another manifest came meanwhile."""
         manifest = self._read_manifest()
         tail, before = self._tail, self._tail and self._tail.place
@@ -127,7 +137,10 @@ class SegmentSource:
             self._note(records)
         if tail.place is not before and self._is_replaced():  # else all of the log was there at an earlier look
             return None
-        safe = max(self._newest, self._newest_in_files)
+        safe = self._safe = max(
+            self._safe, self._newest, self._newest_in_files, timestamp_of(began - _COMMIT_MICROSECONDS)
+        )
+        readable = timestamp_of(began)
         return SegmentPoint(tail.place, self._manifests_read, manifest.store_uuid, safe, max(readable, safe))
 
     def _is_replaced(self) -> bool:
@@ -218,6 +231,7 @@ class SegmentSource:
             file.close()
 
     def _note(self, records: LogRecords) -> None:
+        self._is_late |= int(records.timestamps[0]) <= self._safe
         self._newest = max(self._newest, int(records.timestamps[-1]))
         self._attached += logged_attachments([records])
         self._kept.append(records)
@@ -253,12 +267,14 @@ class SegmentSource:
         return False
 
     def reaches_back(self, last: SegmentPoint, newest: SegmentPoint) -> bool:
-        return True  # else the records say so
+        return not self._is_late  # and if the log does not, its records say so
 
     def other_history(self) -> OtherHistoryError:
         return OtherHistoryError("the directory was put back to an earlier state: rows that were read are gone")
 
     def following(self, last: SegmentPoint, newest: SegmentPoint) -> Iterator[LogRecords]:
+        if self._is_late:
+            raise GapError
         kept, self._kept, self._kept_bytes = self._kept, [], 0
         if kept and kept[0].first_lsn <= last.number:
             return (records.part(max(last.number - records.first_lsn, 0), len(records)) for records in kept)
@@ -283,6 +299,10 @@ class SegmentSource:
             raise replaced_meanwhile()
         self._forget_kept()  # all is read again
         return NeededSegments(self, self._manifest, [*self._attached], newest)
+
+    def all_anew(self) -> None:
+        """Take note that all tables are opened anew."""
+        self._is_late = False
 
     def log_of(self, manifest: Manifest) -> LogReader:
         """Return a reader of the log that a manifest needs. Raises UnavailableError if it was freed."""
@@ -321,6 +341,8 @@ class NeededSegments:
 
     def _records(self, former: SegmentPoint | None) -> Iterator[tuple[bool, LogRecords]]:
         end, done = self._newest.number, former.number if former else 0
+        if former is None:
+            self._source.all_anew()
         if former is not None and former.store_uuid != self._newest.store_uuid:
             raise self._source.other_history()
         reader = self._source.log_of(self.manifest)

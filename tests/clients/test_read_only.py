@@ -11,8 +11,10 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,6 +35,7 @@ from nyala.schemas.errors import (
     UnavailableError,
 )
 from tests.doubles.faulty import NAMES, SYNCS, WRITES, FaultRule, FaultyFileSystem
+from tests.doubles.waiting import until
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("name", pa.string())])
 SMALL: dict[str, Any] = {"maintenance": "off", "wal_segment_bytes": 64 << 10, "direct_load_bytes": 4_000}
@@ -231,8 +234,42 @@ def test_a_moment_is_read_once_the_log_has_reached_it(holder: Database, reader: 
         rows(reader, as_of=1 << 12)
     since = reader.now()
     put(holder, 9)
-    until = reader.now()
-    assert since < until and len(reader.table("t").changes(since, until).to_arrow()) == 1
+    end = reader.now()
+    assert since < end and len(reader.table("t").changes(since, end).to_arrow()) == 1
+    assert reader.table("t").changes(holder.now(), holder.now()).to_arrow().num_rows == 0
+    assert reader.table("t").changes(since, holder.now()).to_arrow().num_rows == 1
+
+
+def test_the_time_of_day_goes_on_while_nobody_writes(home: Path) -> None:
+    with nyala.open(home, **SMALL) as holder:
+        schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("at", pa.timestamp("us"))])
+        holder.create_table("t", schema, "id", ttl=("at", "4s"))
+        holder.table("t").insert([{"id": 1, "at": datetime.now(UTC).replace(tzinfo=None)}])
+    with nyala.open(home, read_only=True) as reader:
+        table = reader.table("t")
+        assert table.count() == 1
+        until(lambda: table.count() == 0)
+        assert table.get(1) is None and abs(reader.now() / 4096e6 - time.time()) < 30
+
+
+def test_a_commit_that_comes_late_changes_no_scan_that_runs(
+    holder: Database, reader: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot was given out, and then a commit with an earlier timestamp comes into the log."""
+    put(holder, *range(2_000))
+    holder.table("t").maintain("flush")
+    ahead = 3_600 * 1_000_000
+    store: Any = reader._store
+    physical = store._clock.physical_microseconds
+    monkeypatch.setattr(store._clock, "physical_microseconds", lambda: physical() + ahead)
+    assert reader.now() > holder.now()
+    tablets = store._replica.table("t").tablets
+    scan = iter(reader.table("t").scan(ordered=True))
+    first = next(scan)
+    holder.table("t").update_where({"v": "9"})
+    assert reader.table("t").scan(where="v = 9").count() == 2_000
+    assert store._replica.table("t").tablets != tablets, "the tables were opened anew"
+    assert set(pa.Table.from_batches([first, *scan])["v"].to_pylist()) == {1}
 
 
 def test_single_rows_get_an_index(holder: Database, reader: Database) -> None:

@@ -153,7 +153,7 @@ class Resolver:
         that are read must still be those of the plan.
         """
         table, version = self._table(spec.table), planned.version
-        if table is not planned.table:
+        if table.table_id != planned.table.table_id:
             return None
         request = self._request(spec, table, version, planned.snapshot, planned.changes)
         now = table.version.schema.by_name
