@@ -65,6 +65,7 @@ STEPS = (
     Step("stops", "make stops CYCLES={dose} SEED={seed}", 50),
     Step("full-disk", "make full-disk CYCLES={dose} SEED={seed}", 50),
     Step("race", "make race SECONDS={dose} SEED={seed}", 600),
+    Step("live", "make live SECONDS={dose} SEED={seed}", 600),
     Step("decay", "make decay FLIPS={dose} SEED={seed}", 300),
     Step("leases", "make leases SECONDS={dose} SEED={seed}", 300),
     Step("slots-model", "make slots-model SIZES=study"),

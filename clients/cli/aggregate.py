@@ -9,7 +9,7 @@ import typer
 
 from ...schemas.errors import InvalidArgumentError
 from .options import AsOf, CsvRows, JsonRows, WhereText, moment, names
-from .target import Data, Name, StoreName, Url, database
+from .target import Data, Name, ReadOnly, StoreName, Url, database
 
 _MEASURE = re.compile(r"\s*(count|sum|min|max|avg)\s*\(\s*(.+?)\s*\)\s*", re.IGNORECASE)
 
@@ -31,6 +31,7 @@ def aggregate(
     url: Url = None,
     data: Data = None,
     store: StoreName = None,
+    read_only: ReadOnly = False,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
@@ -42,7 +43,7 @@ def aggregate(
 
     form = row_format(json_output, csv_output)
     groups = names(group_by) if group_by else []
-    with database(context, url, data, store) as db:
+    with database(context, url, data, store, read_only=read_only) as db:
         scan = db.table(name).scan(where=where, as_of=moment(as_of))
         result = scan.aggregate(_measures(measures), groups)
     if groups:

@@ -10,7 +10,7 @@ import typer
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
 from .options import CsvRows, JsonRows, WhereText, moment, pair
-from .target import Data, Name, StoreName, Target, Url, database, takes_target
+from .target import Data, Name, ReadOnly, StoreName, Target, Url, database, takes_target
 
 if TYPE_CHECKING:
     from ...schemas.rows.write import WriteResult
@@ -91,6 +91,7 @@ def commits(
     url: Url = None,
     data: Data = None,
     store: StoreName = None,
+    read_only: ReadOnly = False,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
@@ -101,7 +102,7 @@ def commits(
     from .output import print_rows, row_format
 
     form = row_format(json_output, csv_output)
-    with database(context, url, data, store) as db:
+    with database(context, url, data, store, read_only=read_only) as db:
         found = db.commits(name, moment(since))
     print_rows(found, form, is_limited=True)
 

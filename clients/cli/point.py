@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
-from .target import Name, Target, takes_target
+from .target import Name, ReadTarget, takes_target
 
 Key = Annotated[list[str], typer.Argument(metavar="KEY...", help="The values of the primary key, in its order.")]
 
 
 @takes_target()
-def get(target: Target, name: Name, key: Key) -> None:
+def get(target: ReadTarget, name: Name, key: Key) -> None:
     """Print the row with a primary key.
 
     nyala get homes 7

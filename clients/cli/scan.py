@@ -11,7 +11,7 @@ import typer
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
 from .options import AsOf, Columns, CsvRows, JsonRows, Limit, Output, WhereText, moment, names
-from .target import Data, Name, StoreName, Url, database
+from .target import Data, Name, ReadOnly, StoreName, Url, database
 
 if TYPE_CHECKING:
     from ..api.scan import Scan
@@ -39,13 +39,14 @@ def scan(
     url: Url = None,
     data: Data = None,
     store: StoreName = None,
+    read_only: ReadOnly = False,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
     """Print rows, or write them to a file. A terminal shows the first 100 rows, a pipe or file gets all."""
     from .output import print_json
 
-    with database(context, url, data, store) as db:
+    with database(context, url, data, store, read_only=read_only) as db:
         chosen = names(columns) if columns else None
         wanted = db.table(name).scan(chosen, where, moment(as_of), ordered, limit, order_by, offset, max_staleness)
         if explain or analyze:
@@ -77,6 +78,7 @@ def changes(
     url: Url = None,
     data: Data = None,
     store: StoreName = None,
+    read_only: ReadOnly = False,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
@@ -87,7 +89,7 @@ def changes(
         raise InvalidArgumentError(
             "--follow runs until Ctrl-C: it cannot be combined with --until, --limit or --output"
         )
-    with database(context, url, data, store) as db:
+    with database(context, url, data, store, read_only=read_only) as db:
         chosen = names(columns) if columns else None
         start, end = moment(since), moment(until)
         assert start is not None

@@ -19,7 +19,7 @@ from .create import create
 from .load import load
 from .point import get
 from .scan import changes, scan
-from .target import Name, Target, takes_target
+from .target import Name, ReadTarget, Target, takes_target
 
 if TYPE_CHECKING:
     from ...schemas.store.description import DroppedTable
@@ -29,7 +29,7 @@ _RANGES_SHOWN = 8
 
 @takes_target()
 def list_tables(
-    target: Target,
+    target: ReadTarget,
     dropped: Annotated[
         bool, typer.Option("--dropped", help="Print dropped tables that can be recalled, with their ids.")
     ] = False,
@@ -54,7 +54,7 @@ def _print_dropped(tables: list[DroppedTable], target: Target) -> None:
 
 
 @takes_target()
-def describe(target: Target, name: Name) -> None:
+def describe(target: ReadTarget, name: Name) -> None:
     """Print a table's columns, key, partitions, options and number of rows."""
     with target.database() as db:
         table = db.table(name)
@@ -122,7 +122,7 @@ def _end(values: list[Any] | None) -> str:
 
 
 @takes_target()
-def stats(target: Target, name: Name) -> None:
+def stats(target: ReadTarget, name: Name) -> None:
     """Print a table's number of live rows and the bytes of each column."""
     from .output import print_table
 

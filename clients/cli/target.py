@@ -33,6 +33,10 @@ Data = Annotated[
     typer.Option("--data", help="A data directory to open instead, or a bucket's URL; no server may have it open."),
 ]
 StoreName = Annotated[str | None, typer.Option("--name", help="The name of the store in the bucket of --data.")]
+ReadOnly = Annotated[
+    bool,
+    typer.Option("--read-only", help="Open the directory of --data for reading only, also while a server has it."),
+]
 Name = Annotated[str, typer.Argument(help="The table.", autocompletion=tables)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Command = Callable[..., None]
@@ -68,6 +72,16 @@ class Target:
         return self.json_output
 
 
+@dataclass(frozen=True)
+class ReadTarget(Target):
+    """The options of commands that only read."""
+
+    read_only: ReadOnly = False
+
+    def database(self, create: bool = False) -> "Database":
+        return database(self.context, self.url, self.data, self.store, create, self.read_only)
+
+
 def takes_target(*without: str) -> Callable[[Command], Command]:
     """Turn a function whose first parameter is a ``Target`` into a command: these options follow the function's own.
 
@@ -92,10 +106,15 @@ def takes_target(*without: str) -> Callable[[Command], Command]:
 
 
 def database(
-    context: typer.Context, url: str | None, data: str | None, name: str | None = None, create: bool = False
+    context: typer.Context,
+    url: str | None,
+    data: str | None,
+    name: str | None = None,
+    create: bool = False,
+    read_only: bool = False,
 ) -> "Database":
     """Return the database that a command's options name, ``name`` being that of a store in a bucket; with ``create``,
-    create a missing store.
+    create a missing store; with ``read_only``, open one beside the process that may have it.
 
     ``--data`` on the command line beats ``NYALA_URL``. The context's object opens directories, since clients lack the
     engine.
@@ -106,6 +125,8 @@ def database(
     if data is None:
         if name is not None:
             raise InvalidArgumentError("--name names a store in a bucket: also give the bucket's URL with --data")
+        if read_only:
+            raise InvalidArgumentError("--read-only opens a directory: also give it with --data")
         from ..api.connect import connect
 
         warn_of_token_file()
@@ -119,8 +140,9 @@ def database(
             ) from None
     if url is not None and not _is_from_environment(context, "url"):
         raise InvalidArgumentError("give --url or --data, not both")
+    how = {"read_only": True} if read_only else {"create": create}
     if "://" in data:
-        return context.obj(data, create=create, name=name)
+        return context.obj(data, name=name, **how)
     directory = Path(data)
     if directory.exists() and not directory.is_dir():
         raise InvalidArgumentError(f"{directory} is a file; --data must name the directory of a store")
@@ -129,7 +151,7 @@ def database(
             f"there is no directory {directory}: correct --data, or create a store with `nyala load --create` or "
             "`nyala serve`"
         )
-    return context.obj(directory, create=create, name=name)
+    return context.obj(directory, name=name, **how)
 
 
 def _is_from_environment(context: typer.Context, option: str) -> bool:

@@ -161,8 +161,8 @@ class LocalFileSystem:
                     "this process already has the store open: use that Database, from any thread, or close it first"
                 ) from None
             raise UnavailableError(
-                f"another process has the store in {self.root} open: connect to it with --url or nyala.connect, or "
-                "close it there"
+                f"another process has the store in {self.root} open: connect to it with --url or nyala.connect, "
+                "close it there, or read it with --read-only or nyala.open(..., read_only=True)"
             ) from None
         except BaseException:
             os.close(descriptor)

@@ -14,7 +14,7 @@ from ....schemas.errors import InvalidArgumentError, StoreError
 from ....schemas.store.locations import DEFAULT_LOCATION
 from ..options import AsOf, moment
 from ..run import as_store_error
-from ..target import Data, StoreName, Url, database
+from ..target import Data, ReadOnly, StoreName, Url, database
 from .form import SqlForm
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def sql(
     url: Url = None,
     data: Data = None,
     store: StoreName = None,
+    read_only: ReadOnly = False,
 ) -> None:
     """Run statements in SQL, or open a shell for them (docs/sql.md).
 
@@ -87,7 +88,10 @@ def sql(
         sink, snapshot = RowSink(form, output), moment(as_of)
     except InvalidArgumentError as error:
         raise typer.BadParameter(error.message) from None
-    with _opened(context, url, data, store) as db, Shell(db, sink, snapshot, timeout, is_timed=not texts) as shell:
+    with (
+        _opened(context, url, data, store, read_only) as db,
+        Shell(db, sink, snapshot, timeout, is_timed=not texts) as shell,
+    ):
         if texts:
             _run(shell, command or [], file)
         else:
@@ -131,10 +135,10 @@ def _interact(shell: Shell, name: str) -> None:
     interact(shell, name)
 
 
-def _opened(context: typer.Context, url: str | None, data: str | None, store: str | None) -> Database:
+def _opened(context: typer.Context, url: str | None, data: str | None, store: str | None, read_only: bool) -> Database:
     """Return the database that the options name. Raises BadParameter and Exit, with what is wrong."""
     try:
-        return database(context, url, data, store)
+        return database(context, url, data, store, read_only=read_only)
     except InvalidArgumentError as error:
         raise typer.BadParameter(error.message) from None
     except StoreError as error:

@@ -3,7 +3,7 @@
     python tests/campaigns/live/campaign.py --seconds 60 --seed 0
 
 `holder_process` changes the store in every way; `reader` says what each read must show. Some readers are open all the
-time, others are opened and closed; one reads in the threads of another.
+time, in several threads; others are opened and closed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 import nyala
 from tests.campaigns.live.reader import LiveReader, Told
 
-_READERS = 3
+_READERS = 4
 
 
 class LiveCampaign:
