@@ -12,8 +12,10 @@ import pytest
 from nyala.engine.fs import LocalFileSystem
 from nyala.engine.fs.encryption.keyring import create_keyring
 from nyala.engine.wal import segment_tail
+from nyala.engine.wal.format import GROUP_HEADER_BYTES, MalformedError, decode_group_header, seed_of
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.options import WalOptions
+from nyala.engine.wal.records import decode_records
 from nyala.engine.wal.segment_tail import LogGapError, LogPlace, SegmentTail
 from nyala.engine.wal.segments import segment_path
 from nyala.schemas.errors import CorruptionError
@@ -91,31 +93,54 @@ def test_a_tail_begins_where_another_one_stands(fs: Any) -> None:
     log.close()
 
 
-def test_a_group_is_shown_when_all_of_it_is_there(tmp_path: Path) -> None:
-    """Whatever part of it has been written, and in whatever order."""
+def half_written(tmp_path: Path, shown_by: type[SegmentTail]) -> None:
+    """Show a group of which a part has been written, whatever part. Raises AssertionError if any of it is shown."""
     fs = LocalFileSystem(tmp_path, keeps_open=True)
     log = opened(fs)
     writer, tail = Writer(log), SegmentTail(fs, "wal", UUID, START)
     writer.append(100)
     read(tail)
     start = tail.place.offset
+    place = LogPlace(1, start, 1, tail.place.crc)
     writer.append(300)
     log.close()
     path = tmp_path / segment_path("wal", 1)
     whole = path.read_bytes()
     end = start + 40 + 16 + 304
     group = whole[start:end]
-    for shown in [*range(0, len(group), 7), len(group) - 1]:
-        for part in (
-            group[:shown] + bytes(len(group) - shown),
-            bytes(len(group) - shown) + group[-shown:] * (shown > 0),
-        ):
-            if part == group:
-                continue
+    for shown in range(0, len(group) - 4, 7):  # the last four bytes are zeroes anyway
+        first = group[:shown] + bytes(len(group) - shown)
+        last = bytes(len(group) - shown) + group[len(group) - shown :]
+        for part in (first, last):
             path.write_bytes(whole[:start] + part + whole[end:])
-            assert read(SegmentTail(fs, "wal", UUID, LogPlace(1, start, 1, tail.place.crc))) == []
+            assert read(shown_by(fs, "wal", UUID, place)) == []
     path.write_bytes(whole)
-    assert [size for _, size, _ in read(SegmentTail(fs, "wal", UUID, LogPlace(1, start, 1, tail.place.crc)))] == [300]
+    assert [size for _, size, _ in read(shown_by(fs, "wal", UUID, place))] == [300]
+
+
+def test_a_group_is_shown_when_all_of_it_is_there(tmp_path: Path) -> None:
+    half_written(tmp_path, SegmentTail)
+
+
+class HastyTail(SegmentTail):
+    """A planted mistake: it believes a group's header, and does not look at the payload."""
+
+    def _new_groups(self) -> Any:
+        assert self._file is not None
+        view = self._file.view()
+        seed = seed_of(UUID, self.place.segment, self.place.offset)
+        try:
+            header = decode_group_header(view, self.place.offset, seed)
+        except MalformedError:
+            return
+        payload = view[self.place.offset + GROUP_HEADER_BYTES : self.place.offset + header.extent]
+        self.place = LogPlace(1, self.place.offset + header.extent, header.last_lsn, header.crc)
+        yield decode_records(payload, header)
+
+
+def test_a_reader_that_takes_a_half_written_group_is_found(tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, MalformedError)):
+        half_written(tmp_path, HastyTail)
 
 
 def test_a_torn_tail_is_left_when_the_next_segment_begins(tmp_path: Path) -> None:
