@@ -139,8 +139,8 @@ def open(
     processes serve (docs/servers.md), all parts are opened. With ``key_file``, ``key_command`` or ``key`` an encrypted
     store is opened, and a new one is encrypted (docs/encryption.md).
 
-    With ``read_only``, an existing store in a directory is opened for reading only, also while another process has it,
-    and however often that one changes: each read sees all writes that were acknowledged before. Nothing is written.
+    With ``read_only``, an existing store is opened for reading only, also while another process has it, and however
+    often that one changes: each read sees all writes that were acknowledged before. Nothing is written to the store.
 
     Raises:
         NotFoundError: there is no store, and ``create`` is False or ``read_only`` is True.
@@ -204,20 +204,22 @@ def _opened_to_read(path: str | Path, name: str | None, options: StoreOptions) -
     from pathlib import Path
 
     from nyala.clients.api.database import Database
-    from nyala.engine.replica.read_only_store import ReadOnlyStore
+    from nyala.engine.replica.opening import open_to_read
     from nyala.flight_server.processes.layout import ProcessLayout
     from nyala.schemas.errors import InvalidArgumentError
 
-    if name is not None or (isinstance(path, str) and "://" in path):
-        raise InvalidArgumentError(
-            "read_only opens a store in a directory: a store in a bucket is read from a replica (docs/failover.md)"
-        )
+    if isinstance(path, str) and "://" in path:
+        from nyala.engine.home.opening import home_at
+
+        return Database(open_to_read(home_at(path, name), options))
+    if name is not None:
+        raise InvalidArgumentError(f"a store in a directory has no name: leave name={name!r} out")
     if ProcessLayout(Path(path).absolute()).count() > 1:
         raise InvalidArgumentError(
             f"several processes serve the store in {path}, and read_only opens the store of one process: connect to "
             "them with nyala.connect"
         )
-    return Database(ReadOnlyStore.open(path, options))
+    return Database(open_to_read(path, options))
 
 
 def __getattr__(name: str) -> Any:

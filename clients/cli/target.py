@@ -35,7 +35,7 @@ Data = Annotated[
 StoreName = Annotated[str | None, typer.Option("--name", help="The name of the store in the bucket of --data.")]
 ReadOnly = Annotated[
     bool,
-    typer.Option("--read-only", help="Open the directory of --data for reading only, also while a server has it."),
+    typer.Option("--read-only", help="Open the store of --data for reading only, also while a server has it."),
 ]
 Name = Annotated[str, typer.Argument(help="The table.", autocompletion=tables)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -126,7 +126,7 @@ def database(
         if name is not None:
             raise InvalidArgumentError("--name names a store in a bucket: also give the bucket's URL with --data")
         if read_only:
-            raise InvalidArgumentError("--read-only opens a directory: also give it with --data")
+            raise InvalidArgumentError("--read-only is for a store that this command opens: also give it with --data")
         from ..api.connect import connect
 
         warn_of_token_file()

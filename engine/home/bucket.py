@@ -135,6 +135,11 @@ class BucketHome(Home):
             maker_of=maker_of,
         )
 
+    def take_cache(self, options: StoreOptions) -> FileLock:
+        """Lock a cache for a reader beside the process that has the store (``files_beside``). Raises as ``take``."""
+        self._cache, lock = self._locked_cache(options, several=True)
+        return lock
+
     def slots_within(self, seconds: float) -> BucketSlots:
         """Return the slots for somebody who waits no longer than some seconds for an answer."""
         return BucketSlots(hurried(self.bucket, seconds), self.prefix)
@@ -153,7 +158,7 @@ class BucketHome(Home):
                 "a store in a bucket cannot be encrypted: give no key, also not by NYALA_KEY_FILE or "
                 "NYALA_KEY_COMMAND, and let the bucket encrypt its objects"
             )
-        cache, lock = self._locked_cache(options)
+        cache, lock = self._locked_cache(options, several=self._standby is not None)
         self._cache, self._low_bytes = cache, options.disk_low_bytes
         try:
             with asking() as ask:
@@ -221,10 +226,11 @@ class BucketHome(Home):
         finally:
             ahead.stop()
 
-    def _locked_cache(self, options: StoreOptions) -> tuple[FileSystem, FileLock]:
-        """Return the cache, which no other process uses. Those that stand by on one machine have one each."""
+    def _locked_cache(self, options: StoreOptions, several: bool = False) -> tuple[FileSystem, FileLock]:
+        """Return the cache, which no other process uses. Those that stand by or read on one machine, ``several``, have
+        one each."""
         is_own = self._cache is not None or options.bucket_cache is not None
-        for number in range(1, 2 if is_own or self._standby is None else _CACHES_MAX + 1):
+        for number in range(1, 2 if is_own or not several else _CACHES_MAX + 1):
             with named(f"the cache of {self.where} could not be used"):
                 cache = self._cache_directory(options, number)
                 cache.make_directory("")

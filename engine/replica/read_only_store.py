@@ -1,4 +1,4 @@
-"""ReadOnlyStore: a store in a directory, opened for reading only, whoever has it meanwhile."""
+"""ReadOnlyStore: a store that is opened for reading only, whoever has it meanwhile."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
@@ -17,19 +16,12 @@ from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.metrics import Metrics
 from ..commit.authors_file import AuthorsFile
 from ..commit.commit_authors import CommitAuthors
-from ..fs import LocalFileSystem
-from ..fs import document as documents
-from ..fs.encryption.key_source import KeySource
-from ..fs.encryption.opening import Encrypted, opened
-from ..fs.failures import named
-from ..fs.read_only import ReadOnlyFileSystem
-from ..manifest.checkpoint_mark import has_store
-from ..mvcc.clock import Clock, SystemClock, boot_seconds, timestamp_of
+from ..home.home import Aside
+from ..mvcc.clock import Clock, boot_seconds, timestamp_of
 from ..options import StoreOptions
 from ..table.stats import health_of
 from .replica import PATIENCE_SECONDS, Replica
-from .segments import SegmentPoint, SegmentSource
-from .source import OtherHistoryError, ReplacedError
+from .source import AnyPoint, LookingSource, OtherHistoryError, ReplacedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,30 +37,37 @@ if TYPE_CHECKING:
     )
     from ...schemas.store.grants import Grant
     from ...schemas.store.placement import Placement
-    from ..fs.filesystem import FileSystem
 
 Answer = TypeVar("Answer")
 
 _READS_PER_INDEXING = 64
 """After so many reads of single rows, indexes of keys are built where they pay."""
+_PAUSE_SECONDS = 0.05
 _LOOKS_MAX = 100
 """A holder that replaces files during each of so many looks leaves no time to open them."""
 
 
-class ReadOnlyStore(RefusingStore):
-    """A store in a directory, opened for reading only: a ``StoreService``. Thread safe.
+class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
+    """A store that is opened for reading only: a ``StoreService``. Thread safe.
 
     Another process may have the store, may start or die. Each read looks first whether the log or the manifest has
     changed, on its own thread, unless it may be so old that an earlier look is enough (``max_staleness``). It takes no
     lock, and writes nothing.
     """
 
-    def __init__(self, watched: FileSystem, files: FileSystem, options: StoreOptions, clock: Clock) -> None:
-        """Use ``open``."""
-        self._where = getattr(watched, "root", "")
-        self._files = files
-        self._options, self._clock = options, clock
-        self._source = SegmentSource(watched, files, clock)
+    def __init__(
+        self,
+        where: str,
+        source: LookingSource[AnyPoint],
+        aside: Aside,
+        options: StoreOptions,
+        clock: Clock,
+        is_far: bool = False,
+    ) -> None:
+        """Use `open_to_read`. ``where`` names the store in messages, ``aside`` has the documents beside it. Raises as
+        that does."""
+        self._where, self._source, self._aside = where, source, aside
+        self._options, self._clock, self._is_far = options, clock, is_far
         self._replica = self._new_replica()
         self._looking = threading.Lock()
         self._looked_at = float("-inf")
@@ -76,40 +75,11 @@ class ReadOnlyStore(RefusingStore):
         self._rows_read = 0
         self._is_closed = False
         self._process = os.getpid()
-
-    @classmethod
-    def open(
-        cls, where: str | Path | FileSystem, options: StoreOptions | None = None, clock: Clock | None = None
-    ) -> ReadOnlyStore:
-        """Open the store in a directory for reading only.
-
-        Raises:
-            NotFoundError: there is no store.
-            UnavailableError: the disk fails.
-            CorruptionError: the log or the manifest is damaged.
-            InvalidArgumentError: another version of Nyala wrote it, or the key does not fit.
-        """
-        options = options or StoreOptions()
-        watched = LocalFileSystem(where, keeps_open=True) if isinstance(where, str | Path) else where
-        local = LocalFileSystem(where) if isinstance(where, str | Path) else where
-        root = getattr(watched, "root", "")
-        if root and os.path.lexists(root) and not os.path.isdir(root):
-            raise InvalidArgumentError(f"{root} is a file: give the directory of a store")
-        with named(f"the store in {root} could not be opened"):
-            if not has_store(watched):
-                raise NotFoundError(f"there is no store in {root}: check the path, or create one with nyala.open(path)")
-            key = KeySource(options.key_file, options.key_command, options.key)
-            plain = opened(watched, key.read())
-        files = ReadOnlyFileSystem(local)
-        store = cls(
-            plain, plain.over(files) if isinstance(plain, Encrypted) else files, options, clock or SystemClock()
-        )
         try:
-            store._look(0.0)
+            self._look(0.0)
         except BaseException:
-            store.close()
+            self.close()
             raise
-        return store
 
     def refuse(self) -> NoReturn:
         """Raise the error of a call that would change the store."""
@@ -158,7 +128,7 @@ class ReadOnlyStore(RefusingStore):
         self._look(0.0)
         return self._answered(
             lambda replica: replica.commits(
-                table, since, AuthorsFile(_Aside(self._files), CommitAuthors(), replica.readable).authored
+                table, since, AuthorsFile(self._aside, CommitAuthors(), replica.readable).authored
             )
         )
 
@@ -235,10 +205,10 @@ class ReadOnlyStore(RefusingStore):
 
     # Looks
 
-    def _new_replica(self) -> Replica[SegmentPoint]:
-        return Replica(self._source, self._options, self._clock)
+    def _new_replica(self) -> Replica[AnyPoint]:
+        return Replica(self._source, self._options, self._clock, self._is_far)
 
-    def _newest(self) -> Replica[SegmentPoint]:
+    def _newest(self) -> Replica[AnyPoint]:
         self._look(0.0)
         return self._replica
 
@@ -261,14 +231,18 @@ class ReadOnlyStore(RefusingStore):
                 self._look_at(parse_moment(moment))
 
     def _look_at(self, timestamp: int) -> None:
-        """Look at the log at or after a time of day, unless that is far in the future."""
+        """Look at the log until it has come to a timestamp, unless that is far in the future."""
         self._check_open()
-        if timestamp <= self._replica.readable:
-            return
-        ahead = (timestamp - timestamp_of(self._clock.physical_microseconds())) / timestamp_of(1_000_000)
-        if 0 < ahead <= PATIENCE_SECONDS:
-            time.sleep(ahead)
-        self._look(0.0)
+        late = boot_seconds() + PATIENCE_SECONDS
+        while timestamp > self._replica.readable:
+            ahead = (timestamp - timestamp_of(self._clock.physical_microseconds())) / timestamp_of(1_000_000)
+            if 0 < ahead <= PATIENCE_SECONDS:
+                time.sleep(ahead)
+            self._look(0.0)
+            if ahead > PATIENCE_SECONDS or boot_seconds() > late:
+                return  # who reads there gets the error
+            if timestamp > self._replica.readable:
+                time.sleep(_PAUSE_SECONDS)
 
     def _look(self, max_staleness: float) -> None:
         """See to it that all is visible that was acknowledged more than ``max_staleness`` seconds before the call."""
@@ -289,7 +263,8 @@ class ReadOnlyStore(RefusingStore):
             point = self._source.look()
             try:
                 self._replica.advance(point)
-                return
+                if self._replica.end >= point.number:  # else it was void
+                    return
             except OtherHistoryError:
                 self._replica.close()
                 self._replica = self._new_replica()
@@ -304,7 +279,7 @@ class ReadOnlyStore(RefusingStore):
         raise UnavailableError("the process that has the store replaces its files faster than they can be read")
 
     def _answered(
-        self, ask: Callable[[Replica[SegmentPoint]], Answer], drop: Callable[[Answer], object] = lambda answer: None
+        self, ask: Callable[[Replica[AnyPoint]], Answer], drop: Callable[[Answer], object] = lambda answer: None
     ) -> Answer:
         """Return an answer of which all is of the same tables. It may find a table, and take a snapshot after another
         thread has replaced that."""
@@ -326,23 +301,10 @@ class ReadOnlyStore(RefusingStore):
             self._replica.release_scan(plan.lease)
 
 
-def _reached(spec: ScanSpec, replica: Replica[SegmentPoint]) -> ScanSpec:
+def _reached(spec: ScanSpec, replica: Replica[Any]) -> ScanSpec:
     """Return a scan at a snapshot. Between the newest one and the time of day no commit is known, and one may come."""
     moment, since = (spec.changes.until, spec.changes.since) if spec.changes else (spec.as_of, None)
     safe = replica.safe
     if moment is None or not safe < parse_moment(moment) <= replica.readable:
         return spec
     return spec.pinned(safe if since is None else max(safe, parse_moment(since)))
-
-
-class _Aside:
-    """The small documents beside a store that is only read. See ``Aside``."""
-
-    def __init__(self, fs: FileSystem) -> None:
-        self._fs = fs
-
-    def read_aside(self, name: str) -> bytes | None:
-        return documents.read(self._fs, name) if self._fs.exists(name) else None
-
-    def write_aside(self, name: str, document: bytes) -> None:
-        raise AssertionError("nobody saves what was only read")

@@ -101,13 +101,7 @@ class SegmentSource:
     # Looks
 
     def look(self) -> SegmentPoint:
-        """Return the end of the log now.
-
-        Raises:
-            UnavailableError: the disk fails, or the store changes faster than it can be read.
-            CorruptionError: the manifest or the log is not what was written.
-            InvalidArgumentError: another version of Nyala wrote it, or it is an unfinished checkpoint.
-        """
+        """See LookingSource."""
         began = self._clock.physical_microseconds()
         damage: CorruptionError | None = None
         for _ in range(_LOOKS_MAX):

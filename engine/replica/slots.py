@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...schemas.errors import CorruptionError, UnavailableError
 from ..bucket.files import BucketFileSystem
+from ..fs.filesystem import FileLock
 from ..home.bucket import BucketHome
 from ..home.manifests import read_manifest
 from ..manifest.makers import maker_of, with_makers
@@ -66,12 +67,31 @@ class SlotPoint:
 class SlotSource:
     """The slots of the store at ``home``, and its manifests. See ``Source``."""
 
-    def __init__(self, home: BucketHome, slots: SlotStore) -> None:
+    def __init__(self, home: BucketHome, slots: SlotStore, cache: FileLock | None = None) -> None:
+        """``cache`` is the lock of the home's cache, if it is to be released at the end."""
         self.home = home
         self.slots = slots
+        self._cache = cache
+        self._seen: SlotPoint | None = None
         self._fs: BucketFileSystem | None = None
         self._makers: dict[int, str] = {}
         """Of the files that can be read; see ``makers``."""
+
+    def look(self) -> SlotPoint:
+        """See LookingSource. Lists the end of the log."""
+        seen = self._seen
+        if seen is not None and self.slots.end(seen.number - 1) == seen.number:
+            return seen
+        newest = newest_slot(self.slots)
+        if newest is None:
+            raise self.home.missing()
+        self._seen = SlotPoint(newest)
+        return self._seen
+
+    def close(self) -> None:
+        """See LookingSource. The cache is free for others."""
+        if self._cache is not None:
+            self._cache.close()
 
     def make_files(self, point: SlotPoint, options: StoreOptions) -> BucketFileSystem:
         makers = self._makers  # not this source: it is freed before another store opens

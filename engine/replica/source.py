@@ -127,6 +127,25 @@ class Source(Protocol[AnyPoint]):
         ...
 
 
+class LookingSource(Source[AnyPoint], Protocol[AnyPoint]):
+    """A source that finds the end of the log itself."""
+
+    def look(self) -> AnyPoint:
+        """Return the end of the log: all that was acknowledged before the call is at or before it.
+
+        Raises:
+            UnavailableError: the disk fails, the bucket does not answer, or the store changes faster than it can be
+                read.
+            CorruptionError: the manifest or the log is not what was written.
+            InvalidArgumentError: another version of Nyala wrote it, or it is an unfinished checkpoint.
+        """
+        ...
+
+    def close(self) -> None:
+        """Forget the log and the manifest."""
+        ...
+
+
 def replaced_meanwhile() -> ReplacedError:
     """Return the error for a file of a manifest that counts no longer."""
     return ReplacedError("the process that has the store has replaced files meanwhile")

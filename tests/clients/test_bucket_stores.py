@@ -52,6 +52,30 @@ def served(url: str, cache: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]
             process.stdout.close()
 
 
+def test_a_second_process_reads_beside_the_holder(url: str, tmp_path: Path) -> None:
+    options = {"lease_seconds": LEASE}
+    with pytest.raises(NotFoundError, match="there is no store"):
+        nyala.open(url, name="a", read_only=True, bucket_cache=str(tmp_path / "none"))
+    with nyala.open(url, name="a", bucket_cache=str(tmp_path / "holder"), **options) as holder:
+        table = holder.create_table("t", SCHEMA, "id")
+        with nyala.open(url, name="a", read_only=True, bucket_cache=str(tmp_path / "reader")) as reader:
+            for each in range(6):
+                table.upsert([{"id": each, "v": each}])
+                assert reader.table("t").count() == each + 1
+                assert reader.table("t").get(each) == {"id": each, "v": each}
+                if each % 2:
+                    table.maintain("flush")
+            moment = holder.now()
+            table.delete([{"id": 0}])
+            assert reader.table("t").count() == 5 and reader.table("t").scan(as_of=moment).count() == 6
+            with pytest.raises(InvalidArgumentError, match="open for reading only"):
+                reader.table("t").delete([{"id": 1}])
+            assert reader.sql("SELECT sum(v) AS s FROM t").to_arrow().to_pylist() == [{"s": 15}]
+            assert reader.commits("t").num_rows == 7
+            holder.close()
+            assert reader.table("t").count() == 5
+
+
 def nyala_command(*arguments: str) -> str:
     done = subprocess.run([sys.executable, "-m", "nyala", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout

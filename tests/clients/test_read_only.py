@@ -25,7 +25,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.fs import LocalFileSystem
-from nyala.engine.replica.read_only_store import ReadOnlyStore
+from nyala.engine.replica.opening import open_to_read
 from nyala.schemas.errors import (
     CorruptionError,
     InvalidArgumentError,
@@ -332,8 +332,10 @@ def test_there_must_be_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidArgumentError, match="is a file: give the directory"):
         nyala.open(tmp_path / "file", read_only=True)
-    with pytest.raises(InvalidArgumentError, match="a store in a bucket is read from a replica"):
-        nyala.open("s3://bucket/root", name="a", read_only=True)
+    with pytest.raises(InvalidArgumentError, match="needs a name"):
+        nyala.open(f"file://{tmp_path}", read_only=True)
+    with pytest.raises(InvalidArgumentError, match="has no name"):
+        nyala.open(tmp_path, name="a", read_only=True)
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "nothing was made"
 
 
@@ -386,7 +388,7 @@ def test_a_disk_that_takes_no_write_is_enough(home: Path, holder: Database) -> N
     put(holder, 1, v=5)
     rule = FaultRule(calls=WRITES | SYNCS | NAMES, error=errno.EROFS, sticky=True)
     disk = FaultyFileSystem(LocalFileSystem(home, keeps_open=True), [rule])
-    with Database(ReadOnlyStore.open(disk)) as reader:
+    with Database(open_to_read(disk)) as reader:
         assert rows(reader) == rows(holder)
         holder.table("t").maintain("compact")
         put(holder, 200)
