@@ -219,7 +219,7 @@ def _opened_to_read(path: str | Path, name: str | None, options: StoreOptions) -
             f"several processes serve the store in {path}, and read_only opens the store of one process: connect to "
             "them with nyala.connect"
         )
-    return Database(open_to_read(path, options))
+    return Database(open_to_read(str(path), options))
 
 
 def __getattr__(name: str) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from contextlib import suppress
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
 from ..commit.authors_file import NAME as AUTHORS
@@ -24,7 +23,7 @@ from .slots import SlotPoint, SlotSource
 
 
 def open_to_read(
-    where: str | Path | FileSystem | BucketHome, options: StoreOptions | None = None, clock: Clock | None = None
+    where: str | FileSystem | BucketHome, options: StoreOptions | None = None, clock: Clock | None = None
 ) -> ReadOnlyStore[SegmentPoint] | ReadOnlyStore[SlotPoint]:
     """Open the store in a directory, or in a bucket, for reading only.
 
@@ -37,7 +36,7 @@ def open_to_read(
     options, clock = options or StoreOptions(), clock or SystemClock()
     if isinstance(where, BucketHome):
         return _in_bucket(where, options, clock)
-    if isinstance(where, str | Path):
+    if isinstance(where, str):
         return _in_directory(LocalFileSystem(where, keeps_open=True), LocalFileSystem(where), options, clock)
     return _in_directory(where, where, options, clock)
 
@@ -47,10 +46,10 @@ def _in_directory(
 ) -> ReadOnlyStore[SegmentPoint]:
     """``watched`` keeps open what may be replaced under its name; ``local`` are the same files."""
     root = getattr(watched, "root", "")
-    if root and os.path.lexists(root) and not os.path.isdir(root):
-        raise InvalidArgumentError(f"{root} is a file: give the directory of a store")
     with named(f"the store in {root} could not be opened"):
         if not has_store(watched):
+            with suppress(FileNotFoundError):
+                watched.list("")  # it may be a file
             raise NotFoundError(f"there is no store in {root}: check the path, or create one with nyala.open(path)")
         plain = check_key(watched, KeySource(options.key_file, options.key_command, options.key).read())
     assert plain is not None, "there is a store"

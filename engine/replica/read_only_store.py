@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
-from ...schemas.protocol.refusing import RefusingStore
+from ...schemas.protocol.service import RefusingStore
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.metrics import Metrics
 from ..commit.authors_file import AuthorsFile
@@ -237,12 +236,12 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
         while timestamp > self._replica.readable:
             ahead = (timestamp - timestamp_of(self._clock.physical_microseconds())) / timestamp_of(1_000_000)
             if 0 < ahead <= PATIENCE_SECONDS:
-                time.sleep(ahead)
+                _wait(ahead)
             self._look(0.0)
             if ahead > PATIENCE_SECONDS or boot_seconds() > late:
                 return  # who reads there gets the error
             if timestamp > self._replica.readable:
-                time.sleep(_PAUSE_SECONDS)
+                _wait(_PAUSE_SECONDS)
 
     def _look(self, max_staleness: float) -> None:
         """See to it that all is visible that was acknowledged more than ``max_staleness`` seconds before the call."""
@@ -308,3 +307,7 @@ def _reached(spec: ScanSpec, replica: Replica[Any]) -> ScanSpec:
     if moment is None or not safe < parse_moment(moment) <= replica.readable:
         return spec
     return spec.pinned(safe if since is None else max(safe, parse_moment(since)))
+
+
+def _wait(seconds: float) -> None:
+    threading.Event().wait(seconds)

@@ -127,9 +127,9 @@ class SlotSource:
         return newest.header.needed_slot <= last.number + 1
 
     def needed(self, newest: SlotPoint) -> NeededSlots:
-        found = NeededSlots(self, newest)
-        self.know(with_makers(with_logged(found.manifest, found.attached), found.makers).makers)
-        return found
+        needed = NeededSlots(self, newest)
+        self.know(with_makers(with_logged(needed.manifest, needed.attached), needed.makers).makers)
+        return needed
 
     def other_history(self) -> OtherHistoryError:
         return put_back()

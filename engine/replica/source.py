@@ -61,9 +61,10 @@ class Point(Protocol):
 
 
 AnyPoint = TypeVar("AnyPoint", bound=Point)
+GivenPoint = TypeVar("GivenPoint", bound=Point, contravariant=True)
 
 
-class NeededLog(Protocol[AnyPoint]):
+class NeededLog(Protocol[GivenPoint]):
     """A manifest, and the log that it needs, up to one point."""
 
     @property
@@ -76,7 +77,7 @@ class NeededLog(Protocol[AnyPoint]):
         """The rowsets that the log attaches, each with its tablet id, in log order."""
         ...
 
-    def records(self, former: AnyPoint | None) -> Iterator[tuple[bool, LogRecords]]:
+    def records(self, former: GivenPoint | None) -> Iterator[tuple[bool, LogRecords]]:
         """Yield the records in order, those after ``former`` with True. May be called again.
 
         Raises:
@@ -87,10 +88,10 @@ class NeededLog(Protocol[AnyPoint]):
         ...
 
 
-class Source(Protocol[AnyPoint]):
+class Source(Protocol[GivenPoint]):
     """Where a replica gets the log and the manifests of a store. One thread at a time calls it."""
 
-    def make_files(self, point: AnyPoint, options: StoreOptions) -> FileSystem:
+    def make_files(self, point: GivenPoint, options: StoreOptions) -> FileSystem:
         """Return the files of the store, to be read as long as the replica is open."""
         ...
 
@@ -98,19 +99,19 @@ class Source(Protocol[AnyPoint]):
         """Return at once; what reads the files ends."""
         ...
 
-    def may_be_void(self, newest: AnyPoint) -> bool:
+    def may_be_void(self, newest: GivenPoint) -> bool:
         """Whether it is not known yet that the log goes to this point."""
         ...
 
-    def following(self, last: AnyPoint, newest: AnyPoint) -> Iterator[LogRecords]:
+    def following(self, last: GivenPoint, newest: GivenPoint) -> Iterator[LogRecords]:
         """Yield the records after ``last``. Raises GapError, OtherHistoryError, and UnavailableError."""
         ...
 
-    def reaches_back(self, last: AnyPoint, newest: AnyPoint) -> bool:
+    def reaches_back(self, last: GivenPoint, newest: GivenPoint) -> bool:
         """Whether ``newest`` needs the log that follows ``last``, as far as is known."""
         ...
 
-    def needed(self, newest: AnyPoint) -> NeededLog[AnyPoint]:
+    def needed(self, newest: GivenPoint) -> NeededLog[GivenPoint]:
         """Return what the store is at a point. Raises CorruptionError and UnavailableError."""
         ...
 
@@ -122,7 +123,7 @@ class Source(Protocol[AnyPoint]):
         """Look which of these files, all of one directory, there are."""
         ...
 
-    def check_newest(self, point: AnyPoint) -> None:
+    def check_newest(self, point: GivenPoint) -> None:
         """Raise ReplacedError if another manifest counts by now: then it is no damage that something is gone."""
         ...
 

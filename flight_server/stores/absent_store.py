@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ...schemas.errors import PermissionDeniedError, UnavailableError
-from ...schemas.protocol.refusing import RefusingStore
-from ...schemas.protocol.service import StoreService
+from ...schemas.protocol.service import RefusingStore, StoreService
 from ...schemas.store.description import Health
 from ...schemas.store.metrics import Metrics
 from ...schemas.store.whereabouts import Whereabouts

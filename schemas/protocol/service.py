@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -17,6 +18,7 @@ from ..store.description import TableDescription
 from ..store.moving import MoveProgress
 from ..table.table import TableSchema
 from .keys import key_of, only_row
+from .verb import Verb
 from .verbs import Verbs
 
 
@@ -225,3 +227,49 @@ class StoreService(Verbs, KeyReader, RowWriter, Protocol):
     def close(self) -> None:
         """Close the store. Acknowledged writes are already durable."""
         ...
+
+
+class RefusingStore(Verbs, KeyReader, RowWriter):
+    """A ``StoreService`` that refuses every call, but for those that a subclass answers."""
+
+    @abstractmethod
+    def refuse(self) -> NoReturn:
+        """Raise the error of a call that is not answered here."""
+        raise NotImplementedError
+
+    def perform(self, verb: Verb, *_: Any, **__: Any) -> NoReturn:
+        """See Verbs."""
+        self.refuse()
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
+        """See StoreService."""
+        self.refuse()
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
+        """See StoreService."""
+        self.refuse()
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """See StoreService."""
+        self.refuse()
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """See StoreService."""
+        self.refuse()
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService."""
+        self.refuse()
+
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
+        """See StoreService."""
+        self.refuse()
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """See StoreService."""
+        self.refuse()
+
+    def close(self) -> None:
+        """See StoreService."""

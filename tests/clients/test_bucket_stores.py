@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -53,7 +54,7 @@ def served(url: str, cache: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]
 
 
 def test_a_second_process_reads_beside_the_holder(url: str, tmp_path: Path) -> None:
-    options = {"lease_seconds": LEASE}
+    options: dict[str, Any] = {"lease_seconds": LEASE}
     with pytest.raises(NotFoundError, match="there is no store"):
         nyala.open(url, name="a", read_only=True, bucket_cache=str(tmp_path / "none"))
     with nyala.open(url, name="a", bucket_cache=str(tmp_path / "holder"), **options) as holder:

@@ -253,6 +253,7 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
         "engine/fs/encryption/opening.py": "is told by a Path where a store lies, and hands it on",
         "engine/bucket/obstore.py": "asks which process it is in: threads do not survive a fork",
         "engine/wal/slots/slot_sink.py": "asks which process it is in: a forked child is not the holder",
+        "engine/replica/read_only_store.py": "asks which process it is in: threads do not survive a fork",
         "engine/fs/store_lock.py": "is told by a Path where a store lies, and hands it on",
         "engine/store.py": "is told by a Path where a store lies, and hands it on",
         "engine/recovery/dump.py": "is told by a Path which file to show, and hands it on",

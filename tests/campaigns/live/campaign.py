@@ -35,7 +35,7 @@ class LiveCampaign:
     def __init__(self, directory: Path, seed: int, key: bytes | None = None) -> None:
         self._directory = str(directory)
         self._random = Random(seed)
-        self._key = {} if key is None else {"key": key}
+        self._key: dict[str, Any] = {} if key is None else {"key": key}
         self.told = Told()
         self.reads: Counter[str] = Counter()
         self.kills = self.openings = 0

@@ -160,7 +160,7 @@ class Work:
 
 def main() -> None:
     directory, seed = sys.argv[1], int(sys.argv[2])
-    key = {"key": bytes.fromhex(sys.argv[3])} if len(sys.argv) > 3 else {}
+    key: dict[str, Any] = {"key": bytes.fromhex(sys.argv[3])} if len(sys.argv) > 3 else {}
     with nyala.open(directory, **OPTIONS, **key) as database:
         for name in database.tables():
             if name.startswith(("t", "rt")):
