@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from ..errors import InternalError
 from ..rows.prune_count import PruneCount
 from ..rows.scan import ScanSpec
 from ..rows.transaction import StagedBatch, StageResult
@@ -235,7 +236,7 @@ class RefusingStore(Verbs, KeyReader, RowWriter):
     @abstractmethod
     def refuse(self) -> NoReturn:
         """Raise the error of a call that is not answered here."""
-        raise NotImplementedError
+        raise InternalError("a store that refuses a call says why")
 
     def perform(self, verb: Verb, *_: Any, **__: Any) -> NoReturn:
         """See Verbs."""
