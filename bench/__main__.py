@@ -22,6 +22,7 @@ ENGINE_SUITES = (
     "cores",
     "compaction",
     "outside",
+    "read_only",
     "time_travel",
     "locks",
     "lookups",
