@@ -270,6 +270,7 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
             except ReplacedError:
                 continue
             except StoreError:
+                self._check_open()
                 try:
                     self._source.check_newest(point)
                 except ReplacedError:
