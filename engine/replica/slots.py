@@ -75,14 +75,16 @@ class SlotSource:
         self._seen: SlotPoint | None = None
         self._fs: BucketFileSystem | None = None
         self._makers: dict[int, str] = {}
-        """Of the files that can be read; see ``makers``."""
+        """Of the files that can be read; see ``makers``. Others for each replica."""
 
     def look(self) -> SlotPoint:
         """See LookingSource. Lists the end of the log."""
         seen = self._seen
-        if seen is not None and self.slots.end(seen.number - 1) == seen.number:
+        end = self.slots.end(seen.number - 1 if seen else 0)
+        if seen is not None and end == seen.number:
             return seen
-        newest = newest_slot(self.slots)
+        content = self.slots.read(end) if end else None
+        newest = newest_slot(self.slots) if content is None else decode_slot(end, content)
         if newest is None:
             raise self.home.missing()
         self._seen = SlotPoint(newest)
@@ -94,7 +96,7 @@ class SlotSource:
             self._cache.close()
 
     def make_files(self, point: SlotPoint, options: StoreOptions) -> BucketFileSystem:
-        makers = self._makers  # not this source: it is freed before another store opens
+        makers = self._makers = {}  # not this source: it is freed before another store opens
         self._fs = self.home.files_beside(
             point.store_uuid, options.bucket_cache_bytes, lambda path: maker_of(makers, path)
         )

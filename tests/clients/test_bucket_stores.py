@@ -77,6 +77,26 @@ def test_a_second_process_reads_beside_the_holder(url: str, tmp_path: Path) -> N
             assert reader.table("t").count() == 5
 
 
+def test_a_reader_of_a_bucket_that_was_put_back_reads_anew(tmp_path: Path) -> None:
+    bucket, url = tmp_path / "bucket", f"file://{tmp_path / 'bucket'}"
+    options: dict[str, Any] = {"lease_seconds": LEASE, "bucket_cache": str(tmp_path / "holder")}
+    with nyala.open(url, name="a", **options) as holder:
+        holder.create_table("t", SCHEMA, "id").upsert([{"id": 1, "v": 1}])
+    shutil.copytree(bucket, tmp_path / "saved")
+    with nyala.open(url, name="a", read_only=True, bucket_cache=str(tmp_path / "reader")) as reader:
+        with nyala.open(url, name="a", **options) as holder:
+            holder.table("t").upsert([{"id": each, "v": 2} for each in range(50)])
+            holder.table("t").maintain("flush")
+            assert reader.table("t").count() == 50
+        shutil.rmtree(bucket)
+        shutil.copytree(tmp_path / "saved", bucket)
+        assert reader.table("t").count() == 1
+        with nyala.open(url, name="a", **options) as holder:
+            holder.table("t").upsert([{"id": 7, "v": 7}])
+            holder.table("t").maintain("flush")
+            assert reader.table("t").count() == 2 and reader.table("t").get(7) == {"id": 7, "v": 7}
+
+
 def nyala_command(*arguments: str) -> str:
     done = subprocess.run([sys.executable, "-m", "nyala", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
