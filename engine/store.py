@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from ..schemas.store.moving import MoveProgress
 from ..schemas.store.placement import Placement
 from ..schemas.table.alter import Alteration
 from ..schemas.table.table import TableDefinition
+from . import threads
 from .catalog.grants import Grants
 from .checkpoint.checkpoints import Checkpoints
 from .commit.authors_file import AuthorsFile
@@ -189,7 +189,7 @@ class Store:
             notify=notify,
             options=options,
         )
-        self._load_pool = ThreadPoolExecutor(options.load_threads, "nyala-load")
+        self._load_pool = threads.ThreadPoolExecutor(options.load_threads, "nyala-load")
         self._transactions = Transactions(
             area=self._staging,
             transaction_memory=self._transaction_memory,

@@ -3,11 +3,11 @@ partial answer once, and not for each piece."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 
+from .. import threads
 from .plan import AggregatePlan
 from .slots import Key, StateSlots
 
@@ -26,7 +26,7 @@ class SlotPool:
         self._idle: list[StateSlots] = []
         """Those given last are the last."""
         self._done: list[pa.Table] = []
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def take(self, keys: list[Key], numbers: Mapping[int, int], without_null: Collection[int]) -> StateSlots:
         """Return slots as `StateSlots` makes them, or with some more integers, with what was folded before; of all

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
+
+from .. import threads
 
 _REQUESTS = 16
 """Requests that are under way at the same time."""
@@ -14,9 +16,9 @@ Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 
-def asking() -> ThreadPoolExecutor:
+def asking() -> threads.ThreadPoolExecutor:
     """Return threads for requests to a bucket, a few of which are under way at once. Its end waits for all answers."""
-    return ThreadPoolExecutor(_REQUESTS, "nyala-ask")
+    return threads.ThreadPoolExecutor(_REQUESTS, "nyala-ask")
 
 
 def at_once(ask: Callable[[Asked], Answer], asked: Sequence[Asked]) -> list[Answer]:
@@ -24,7 +26,7 @@ def at_once(ask: Callable[[Asked], Answer], asked: Sequence[Asked]) -> list[Answ
     fails; then some may not have been made."""
     if len(asked) < 2:
         return [ask(each) for each in asked]
-    with ThreadPoolExecutor(min(len(asked), _REQUESTS), "nyala-ask") as pool:
+    with threads.ThreadPoolExecutor(min(len(asked), _REQUESTS), "nyala-ask") as pool:
         return list(pool.map(ask, asked))
 
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 import errno
 import itertools
 import re
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ...schemas.errors import UnavailableError
+from .. import threads
 from ..fs.filesystem import FileSystem, ReadableFile, WritableFile, join, parent_of
 from ..fs.tree import remove_tree
 from .objects import pieces_of
@@ -44,7 +44,7 @@ class DirectoryObjects:
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
-        self._mutex = threading.Lock()
+        self._mutex = threads.Lock()
         self._counter = itertools.count()
         self._place = ""
         self._has_failed = False

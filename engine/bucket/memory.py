@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .. import threads
 from ..fs.filesystem import ReadableFile, views_of
 from .objects import pieces_of
 from .patient import Patience, PatientBucket
@@ -20,7 +20,7 @@ class MemoryObjects:
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}
-        self._mutex = threading.Lock()
+        self._mutex = threads.Lock()
 
     def __repr__(self) -> str:
         return "memory"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from urllib.parse import parse_qsl, urlsplit
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.uri import shown_uri
+from .. import threads
 from ..fs.local import LocalFileSystem
 from .bucket import Bucket, check_name
 from .directory import DirectoryBucket
@@ -17,7 +17,7 @@ from .patient import Patience
 _OPTIONS = {"s3": ("endpoint", "region"), "gs": (), "az": ()}
 """What may follow the question mark, by scheme: nothing secret."""
 _in_memory: dict[str, MemoryObjects] = {}
-_mutex = threading.Lock()
+_mutex = threads.Lock()
 
 
 def bucket_of(url: str, patience: Patience | None = None) -> Bucket:

@@ -9,12 +9,12 @@ to send the same bytes again. That is safe because a name has one content for ev
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ...schemas.errors import UnavailableError
+from .. import threads
 from ..mvcc.clock import elapsed_seconds
 from .bucket import Bucket, check_name, check_prefix
 from .objects import Objects
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def _sleep(seconds: float) -> None:
-    threading.Event().wait(seconds)
+    threads.Event().wait(seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ there are minimum versions to go by.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Barrier
 
 from ...schemas.errors import InvalidArgumentError
+from .. import threads
 from .at_once import asking, at_once
 from .bucket import Bucket
 from .patient import PatientBucket
@@ -56,7 +55,7 @@ def _probe(bucket: Bucket, place: str, beside: Sequence[Bucket]) -> None:
         *(partial(_probe_race, [bucket, *beside], name) for name in races),
     ]
     try:
-        with ThreadPoolExecutor(len(parts), "nyala-probe-part") as pool:  # an opening waits for it
+        with threads.ThreadPoolExecutor(len(parts), "nyala-probe-part") as pool:  # an opening waits for it
             for done in [pool.submit(part) for part in parts]:
                 done.result()
     except BaseException:
@@ -97,13 +96,13 @@ def _probe_names(bucket: Bucket, place: str, first: str) -> None:
 
 def _probe_race(buckets: Sequence[Bucket], name: str) -> None:
     racers = max(_RACERS, len(buckets))
-    start = Barrier(racers)
+    start = threads.Barrier(racers)
 
     def race(racer: int) -> bool:
         start.wait(_START_SECONDS)
         return buckets[racer % len(buckets)].create(name, b"racer %d" % racer)
 
-    with ThreadPoolExecutor(racers, "nyala-probe") as pool:
+    with threads.ThreadPoolExecutor(racers, "nyala-probe") as pool:
         won = [racer for racer, has_won in enumerate(pool.map(race, range(racers))) if has_won]
     _require(len(won) == 1, buckets[0], f"lets {len(won)} of {racers} create one object")
     _require(buckets[0].get(name) == b"racer %d" % won[0], buckets[0], "keeps the bytes of a loser")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from ...schemas.table.altered import TableState, altered
 from ...schemas.table.names import check_table_name
 from ...schemas.table.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table.table import TableDefinition, TableOptions, TableSchema
+from .. import threads
 from ..maintenance.op import MaintenanceOp
 from ..manifest.environment import Environment
 from ..manifest.manifest import TableEntry, TabletEntry
@@ -60,7 +60,7 @@ class Catalog:
         """Read without the lock, so only by calls that are atomic in the interpreter."""
         self._dropped: dict[int, Table] = {}
         """By id. Read like ``_tables``. A table on its way is in both for a moment, never in neither."""
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self.names_version = 0
         """Grows whenever a table or column gets, changes or loses its name."""
 

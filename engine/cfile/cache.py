@@ -10,11 +10,11 @@ of those evicted from there, once the other half is full, only one page in eight
 The cache of a store has the memory that its other parts leave, so its room changes while it is used.
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
+from .. import threads
 from ..vectors.memory.huge_pages import KEPT
 
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
@@ -60,7 +60,7 @@ class PageCache:
         self._by_file: dict[int, set[PageAddress]] = {}
         self._room: Callable[[], int] | None = None
         self._unmeasured_bytes = self._untrimmed_bytes = 0
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def take_room(self, room: Callable[[], int]) -> None:
         """Hold as many bytes from now on as ``room`` returns, which is asked now and then, and at ``fit``."""

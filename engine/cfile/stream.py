@@ -1,12 +1,12 @@
 """Reads one stream of an open cfile: ranges of rows, and rows by number."""
 
-import threading
 from bisect import bisect_right
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
+from .. import threads
 from ..codecs.codec import CorruptPageError
 from ..codecs.dictionary import DictionaryCodec, attach
 from ..vectors.physical import PhysicalType
@@ -83,7 +83,7 @@ class StreamReader:
         self._page_zones: PageZones | None = None
         self._dictionary: BytesVector | None = None
         self._longest: int | None = None
-        self._dictionary_lock = threading.Lock()
+        self._dictionary_lock = threads.Lock()
 
     @property
     def zone_maps(self) -> list[ZoneMap]:

@@ -12,7 +12,6 @@ A document as in ``fs/document``: magic ``NYALAAUT``, version 1, and a body (lit
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +20,7 @@ from pydantic import Field, NonNegativeInt, ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StoreError
 from ...schemas.message import Message, new_list
+from .. import threads
 from ..fs.document import HEADER, pack, unpack
 from ..mvcc.clock import elapsed_seconds
 from .commit_authors import COMMITS_KEPT, NOTHING, Authored, CommitAuthors, Origin
@@ -97,7 +97,7 @@ class AuthorsFile:
         """The last commit that the file has."""
         self._saved_at = elapsed()
         self._has_failed = False
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def authored(self) -> Authored:
         """Return the origins of the newest commits. Raises UnavailableError if a bucket does not answer."""

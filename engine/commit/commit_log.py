@@ -9,7 +9,6 @@ durable and all earlier commits are visible.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, Protocol
 from ...schemas.errors import InternalError
 from ...schemas.rows.write import Durability
 from ...schemas.table.table import TableSchema
+from .. import threads
 from ..manifest.read_only_latch import ReadOnlyLatch
 from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record
@@ -63,7 +63,7 @@ class CommitLog:
         """A heap of (lsn, timestamp): applied commits that are visible once they are synced."""
         self._to_write: list[tuple[int, int]] = []
         """The same for those that the operating system must have."""
-        self._finishing = threading.Lock()
+        self._finishing = threads.Lock()
         wal.listener = self._log_moved
 
     @property

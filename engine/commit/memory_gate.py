@@ -13,8 +13,6 @@ rejected, and what they hold beyond that leaves the limits of the others as they
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typing import TypeVar
 
 from ...schemas.errors import UnavailableError
 from ...schemas.store.description import MemoryStats
+from .. import threads
 from ..fs.filesystem import FileSystem
 from ..fs.low_water import LowWater
 from ..options import StoreOptions
@@ -78,8 +77,8 @@ class MemoryGate:
         self.measured: Callable[[], object] = lambda: None
         """Called whenever ``held_bytes`` were counted anew."""
         self._held_bytes = 0
-        self._mutex = threading.RLock()
-        self._changed = threading.Condition(self._mutex)
+        self._mutex = threads.RLock()
+        self._changed = threads.Condition(self._mutex)
         self._unchecked = 0
         self._in_flight = 0
         self._is_over_soft = self._is_pressed = self._is_closed_to_failing = False
@@ -126,11 +125,11 @@ class MemoryGate:
         """Return the bytes of all memory stores, and those that running flushes take; of many tablets perhaps those of
         just before, since a list of tables asks once for each."""
         until, sums = self._last_sums
-        if time.monotonic() >= until:
+        if threads.monotonic() >= until:
             every = self._tablets()
             sums = sum(tablet.memory_bytes for tablet in every), sum(tablet.flushing_bytes for tablet in every)
             if len(every) >= _MANY_TABLETS:
-                self._last_sums = time.monotonic() + _MANY_SECONDS, sums
+                self._last_sums = threads.monotonic() + _MANY_SECONDS, sums
         return sums
 
     @contextmanager
@@ -192,7 +191,7 @@ class MemoryGate:
         with self._changed:
             was_over_soft = self._is_over_soft
             if was_over_soft and self._fullness().whole <= 0:
-                self._relief_seconds = time.monotonic() - self._pressed_at
+                self._relief_seconds = threads.monotonic() - self._pressed_at
             self._changed.notify_all()
 
     def _admit(self, size_bytes: int, tablets: Iterable[Tablet]) -> None:
@@ -217,9 +216,9 @@ class MemoryGate:
     def _throttle(self, fullness: float) -> None:
         """Wait for a flush, or for a time that grows as memory exceeds the soft limit."""
         self._throttled += 1
-        started = time.monotonic()
+        started = threads.monotonic()
         self._changed.wait_for(lambda: self._fullness().relieved <= 0, self._longest_wait_seconds * fullness)
-        self._throttled_seconds += time.monotonic() - started
+        self._throttled_seconds += threads.monotonic() - started
 
     def _check_failing(self, tablets: Iterable[Tablet]) -> None:
         """Reject what is for a tablet whose flushes fail, if such tablets have all the memory that they may have."""
@@ -274,7 +273,7 @@ class MemoryGate:
     def _note(self, is_over_soft: bool, is_pressed: bool) -> None:
         self._unchecked = 0
         if is_over_soft and not self._is_over_soft:
-            self._pressed_at = time.monotonic()
+            self._pressed_at = threads.monotonic()
         self._is_over_soft, self._is_pressed = is_over_soft, is_pressed
         self.measured()
 
@@ -320,15 +319,15 @@ def patiently(work: Callable[[], T], seconds: float) -> T:
     Raises:
         UnavailableError: memory is still full, or there is another cause.
     """
-    deadline = time.monotonic() + seconds
+    deadline = threads.monotonic() + seconds
     while True:
         try:
             return work()
         except UnavailableError as error:
             pause = error.retry_after_seconds
-            if pause is None or time.monotonic() + pause > deadline:
+            if pause is None or threads.monotonic() + pause > deadline:
                 raise
-        time.sleep(pause)
+        threads.sleep(pause)
 
 
 def _share(size: int, soft: int, hard: int) -> float:

@@ -15,7 +15,6 @@ because many others have written since, counts as new.
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from ...schemas.message import Message
 from ...schemas.rows.write import SEQ_MAX, Durability, WriteResult
 from ...schemas.rows.writer_name import shown, unowned, user_of
 from ...schemas.store.moving import MovedAnswers
+from .. import threads
 from ..record.log_note import Note, NoteKind
 from ..record.parts import Parts
 from .logged_answers import AnswersOfWriter, LoggedAnswers, runs_of_kind
@@ -148,8 +148,8 @@ class NumberedWrites:
         self._begun: dict[Number, None] = {}
         self._waiting = 0
         """Threads that wait until others have made a write."""
-        self._changed = threading.Lock()
-        self._ended = threading.Condition(self._changed)
+        self._changed = threads.Lock()
+        self._ended = threads.Condition(self._changed)
 
     def once(self, number: Number, write: Callable[[Ticket], Written]) -> Answered | Written:
         """Return the earlier write, or what ``write`` makes of the ticket for it.

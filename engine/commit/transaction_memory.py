@@ -7,7 +7,6 @@ numbered writes (`numbered_writes`).
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from pydantic import Field, ValidationError
 from ...schemas.errors import CorruptionError
 from ...schemas.message import Message, new_list
 from ...schemas.rows.transaction import TransactionResult
+from .. import threads
 from ..record.log_note import Note, NoteKind
 
 TRANSACTIONS_KEPT = 4096
@@ -79,7 +79,7 @@ class TransactionMemory:
         self._logged_from: int | None = None
         """The log from this position on restores all of them; None: there are none."""
         self._begun: set[tuple[str, str]] = set()
-        self._changed = threading.Condition(threading.RLock())
+        self._changed = threads.Condition(threads.RLock())
 
     @contextmanager
     def alone(self, transaction: str, app_id: str | None) -> Iterator[None]:

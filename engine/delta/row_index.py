@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import numpy as np
 
+from .. import threads
 from ..kernels.reads import point_read as kernels
 from ..vectors.memory.memory import address_of, allocate
 
@@ -26,7 +26,7 @@ class RowIndex:
         self._previous = np.empty(_FIRST_CAPACITY // 2, np.int32)
         self._address = address_of(self._slots)
         self._count = 0
-        self._changing = threading.Lock()
+        self._changing = threads.Lock()
 
     def newest(self, row: int, count: int, rowids: Callable[[int], np.ndarray]) -> int:
         """Return the newest of at least ``count`` entries of a row, -1 if there is none.

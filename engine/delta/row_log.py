@@ -7,11 +7,11 @@ and columns share the sorted runs.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from .. import threads
 from ..vectors.growable import GrowableColumn
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
@@ -54,7 +54,7 @@ class RowLog:
         """The end of the runs, the end of the known part after it, and the oldest timestamp in that part."""
         self._order: tuple[int, int, Order] | None = None
         self._by_row = RowIndex()
-        self._sorting = threading.Lock()
+        self._sorting = threads.Lock()
 
     @property
     def nbytes(self) -> int:

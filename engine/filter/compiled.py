@@ -3,13 +3,13 @@ clients that ask for the same again."""
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.limits.limits import Limits
 from ...schemas.table.table import TableSchema
+from .. import threads
 from ..expression.folding import uses_now
 from ..expression.tree import Expr, Not, conjuncts_of
 from ..vectors.keys.keys import KeyEncoder, KeyVector
@@ -95,7 +95,7 @@ class FilterCache:
         self._limits = limits
         self._known: OrderedDict[tuple[int, str | None], tuple[TableSchema, CompiledFilter]] = OrderedDict()
         """By the identity of the schema, which each entry keeps alive, so that no other one gets it."""
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def compiled(
         self, where: str | dict[str, Any] | None, schema: TableSchema, encoder: KeyEncoder, now: int = 0

@@ -19,12 +19,12 @@ import mmap
 import os
 import resource
 import stat
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
+from .. import threads
 from .file_parts import AppendingFile, FillingFile
 from .filesystem import FileLock, clean_path, other_disk, require_same_directory, views_of
 
@@ -55,7 +55,7 @@ class LocalFileSystem:
         self.keeps_open = keeps_open
         self._readers: dict[str, WeakSet[LocalReadableFile]] = {}
         """The readers of files, by path: we must notify them before we unlink a file ourselves."""
-        self._lock = threading.RLock()  # the last reference to a reader may go at any time, also while it is held
+        self._lock = threads.RLock()  # the last reference to a reader may go at any time, also while it is held
 
     def __repr__(self) -> str:
         return f"LocalFileSystem({self.root!r})"
@@ -261,7 +261,7 @@ class _Descriptors:
     def __init__(self) -> None:
         self.most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self._kept = 0
-        self._lock = threading.RLock()  # for the same reason as in LocalFileSystem
+        self._lock = threads.RLock()  # for the same reason as in LocalFileSystem
 
     def take(self, anyway: bool = False) -> bool:
         """Count one more open file, and return whether it may be kept open; ``anyway``, it may."""

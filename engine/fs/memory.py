@@ -8,12 +8,12 @@ machine: all that was written is still there, and what was not synced may be los
 from __future__ import annotations
 
 import errno
-import threading
 from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
 from ...schemas.errors import UnavailableError
+from .. import threads
 from .durable import DurableDirectory, DurableFile
 from .file_parts import CopyingFile
 from .filesystem import FileLock, clean_path, os_error, other_disk, parent_of, require_same_directory, views_of
@@ -41,7 +41,7 @@ class MemoryFileSystem:
         self._root = DurableDirectory()
         self._used_bytes = 0
         self._locked: set[str] = set()
-        self._mutex = threading.RLock()
+        self._mutex = threads.RLock()
 
     def create(self, path: str, preallocate: int = 0) -> MemoryWritableFile:
         with self._mutex:

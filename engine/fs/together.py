@@ -5,10 +5,10 @@ system's journal serves all of them. One after the other, each file takes its ow
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from threading import BoundedSemaphore
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Self
 
+from .. import threads
 from .filesystem import FileSystem, WritableFile
 from .subdirectory import DirectoryFileSystem
 
@@ -29,8 +29,8 @@ class SyncTogether(DirectoryFileSystem):
 
     def __init__(self, fs: FileSystem) -> None:
         super().__init__(fs, "")
-        self._pool = ThreadPoolExecutor(_THREADS, "nyala-sync")
-        self._room = BoundedSemaphore(_OPEN_FILES_MAX)
+        self._pool = threads.ThreadPoolExecutor(_THREADS, "nyala-sync")
+        self._room = threads.BoundedSemaphore(_OPEN_FILES_MAX)
         self._pending: list[Future[None]] = []
 
     def create(self, path: str, preallocate: int = 0) -> WritableFile:
@@ -110,6 +110,6 @@ def sync_directories(fs: FileSystem, paths: Iterable[str]) -> None:
 
 def _settle(calls: list[Future[None]]) -> None:
     """Wait until all calls have ended. Raises the error of the first that failed."""
-    wait(calls)
+    threads.wait(calls)
     for call in calls:
         call.result()

@@ -5,11 +5,11 @@ That is the end of each file: one request for each, which would all come between
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...schemas.errors import StoreError
+from .. import threads
 from ..bucket.files import BucketFileSystem
 from ..cfile.footer import TAIL_AT_ONCE
 from ..manifest.makers import maker_of, with_makers
@@ -46,11 +46,11 @@ class CacheAhead:
         self._capacity_bytes = capacity_bytes
         self._pause_seconds = pause_seconds
         self._newest: SlotHeader | None = None
-        self._is_changed = threading.Event()
-        self._is_over = threading.Event()
+        self._is_changed = threads.Event()
+        self._is_over = threads.Event()
         self._paths: frozenset[tuple[str, str]] = frozenset()
         """The files whose ends were fetched, as far as they were there, and who made each."""
-        self._thread = threading.Thread(target=self._run, name="nyala-ahead", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="nyala-ahead", daemon=True)
         self._thread.start()
 
     def see(self, header: SlotHeader) -> None:

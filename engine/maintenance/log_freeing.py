@@ -6,7 +6,6 @@ crash would take too long to replay (`replay_cost`). The oldest needs come first
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from ...schemas.protocol.service import MaintenanceKind
 from ...schemas.rows.write import Durability
+from .. import threads
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
@@ -55,13 +55,13 @@ class LogFreeing:
     ) -> None:
         self._wal = environment.wal
         self._cost = cost
-        self._looking = threading.Lock()
+        self._looking = threads.Lock()
         self._log = log
         self._environment = environment
         self._tables = tables
         self._writers = writers
         self._transaction_memory = transaction_memory
-        self._freeing = threading.Lock()
+        self._freeing = threads.Lock()
         self._readers = 0
         """How many read the log, which stays as it is until then."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from ...schemas.errors import StoreError
 from ...schemas.protocol.service import MaintenanceKind
 from ...schemas.store.maintenance import DoneWork, DueWork, FailingWork, MaintenanceState, PauseMaintenance
+from .. import threads
 from ..mvcc.clock import elapsed_seconds
 from .op import URGENT_SCORE, MaintenanceOp, about, kind_of
 from .rests import Rests
@@ -53,9 +53,9 @@ class MaintenanceManager:
         self._between = between
         self._elapsed = elapsed
         self._rests = Rests(elapsed, self._today)
-        self._wake = threading.Event()
+        self._wake = threads.Event()
         self._stopping = False
-        self._thread: threading.Thread | None = None
+        self._thread: threads.Thread | None = None
         self.performed: dict[str, int] = {}
         """How often each kind of work was done."""
         self._paused: dict[str, float] = {}
@@ -153,7 +153,7 @@ class MaintenanceManager:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="nyala-maintenance", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="nyala-maintenance", daemon=True)
         self._thread.start()
 
     def notify(self) -> None:

@@ -7,12 +7,12 @@ store closes: repairs are made offline.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...schemas.errors import CorruptionError, RemoteCorruptionError, StoreError, UnreadableFileError
+from .. import threads
 
 log = logging.getLogger("nyala.damage")
 
@@ -38,7 +38,7 @@ class DamageRegistry:
 
     def __init__(self) -> None:
         self._found: dict[str, Damage] = {}
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def note(self, error: BaseException) -> None:
         """Remember and log once the file that an error names. Ignores errors that name no file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from .. import threads
 
 
 class KeyIndexBudget:
@@ -15,7 +15,7 @@ class KeyIndexBudget:
         self.limit_bytes = limit_bytes
         self.on_demand = on_demand
         """Whether the first look-up builds the index in one step; else maintenance does, beside writers."""
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._used_bytes = 0
 
     @property

@@ -10,7 +10,6 @@ which is used if the first is damaged. Layout (little-endian), drawn in docs/for
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -22,6 +21,7 @@ from ...schemas.message import Message, new_dict
 from ...schemas.store.grants import Grantee, Privilege
 from ...schemas.table.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table.table import TableOptions, TableSchema
+from .. import threads
 from ..fs.document import HEADER, pack, parsed, read
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
@@ -309,7 +309,7 @@ class ManifestFile:
         """Latch of the store. A failed write closes it: the manifest on disk may lack tablets of later log records."""
         self._place = place
         self._manifest = self._written = manifest
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._next_id = manifest.next_id
         self._next_file_id = first_file_id
         self._closed = False

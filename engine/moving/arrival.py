@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from ...schemas.errors import ConflictError, NotFoundError, UnavailableError
 from ...schemas.store.moving import MoveFile, MoveRound
+from .. import threads
 from ..manifest import files
 from ..manifest.rowset_entry import RowsetEntry
 
@@ -40,7 +40,7 @@ class Arrival:
     """In microseconds since 1970."""
     steps: int = 0
     """How much has come, in pieces and in rowsets whose keys were checked."""
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _turn: threads.Lock = field(default_factory=threads.new_lock)
 
     @contextmanager
     def turn(self, what: str) -> Iterator[None]:

@@ -13,7 +13,6 @@ handed the tablet over. Files that are not prepared are removed at the next star
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -21,6 +20,7 @@ from ...schemas.errors import AlreadyPresentError, ConflictError, CorruptionErro
 from ...schemas.protocol.request import NOBODY
 from ...schemas.rows.write import Durability
 from ...schemas.store.moving import HandedOver, MoveFile, MoveLacking, MoveRound
+from .. import threads
 from ..cfile.reader import CFileReader
 from ..cfile.renumber import write_renumbered
 from ..codecs.checksum import crc32
@@ -69,7 +69,7 @@ class Arrivals:
         self._room = room
         self._root = root
         self._open: dict[str, Arrival] = {}
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         remove_quietly(environment.fs, ROOT)
 
     def receive(self, asked: MoveRound, table: Table) -> MoveLacking:

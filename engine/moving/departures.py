@@ -9,7 +9,6 @@ which the owner changes. The manifest remembers the move until the target has sa
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from ...schemas.store.moving import (
     MoveStatus,
 )
 from ...schemas.table.partition_schema import TabletPartition, sum_of
+from .. import threads
 from ..cfile.reader import CFileReader
 from ..codecs.checksum import crc32_of
 from ..commit.numbered_writes import NumberedWrites
@@ -89,7 +89,7 @@ class Departures:
         self._now = now
         self._root = root
         self._open: dict[str, _Departure] = {}
-        self._lock = threading.RLock()
+        self._lock = threads.RLock()
         """Held during a hand-over: a move is aborted before it, or not at all."""
 
     def begin(self, asked: MoveBegin, table: Table) -> MoveRound:

@@ -14,9 +14,10 @@ The only module of the engine that reads a clock.
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Protocol
+
+from .. import threads
 
 LOGICAL_BITS = 12
 
@@ -65,7 +66,7 @@ class SystemClock:
 
     def __init__(self) -> None:
         self._last = 0
-        self._mutex = threading.Lock()
+        self._mutex = threads.Lock()
 
     def physical_microseconds(self) -> int:
         return time.time_ns() // 1000

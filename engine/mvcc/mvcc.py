@@ -45,10 +45,10 @@ It keeps no snapshot alive either: how far back T may lie is the history's matte
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 
 from ...schemas.errors import UnavailableError
+from .. import threads
 from .clock import Clock
 
 
@@ -62,8 +62,8 @@ class MvccManager:
         self._poison: str | None = None
         self._newest = 0
         """The newest timestamp handed out."""
-        self._mutex = threading.Lock()
-        self._changed = threading.Condition(self._mutex)
+        self._mutex = threads.Lock()
+        self._changed = threads.Condition(self._mutex)
         self._waiting = 0
         """How many threads wait for a change."""
 

@@ -6,9 +6,8 @@ it, or ever will: so each snapshot up to there shows what it shows everywhere, a
 
 from __future__ import annotations
 
-import threading
-
 from ...schemas.errors import UnavailableError
+from .. import threads
 from .clock import Clock
 from .mvcc import MvccManager
 
@@ -21,7 +20,7 @@ class ReplicatedMvcc(MvccManager):
         super().__init__(clock)
         self._patience_seconds = patience_seconds
         self._safe = self._readable_up_to = 0
-        self._advanced = threading.Condition()
+        self._advanced = threads.Condition()
 
     def advance(self, safe: int, readable: int = 0) -> None:
         """Let snapshots up to ``safe`` be read: all commits up to it are applied. Whoever names one may read up to

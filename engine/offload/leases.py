@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Generic, TypeVar
 
 from ...schemas.errors import NotFoundError
 from ...schemas.protocol.request import NOBODY, Owner, owner
+from .. import threads
 from ..commit.room import Room
 from ..fs.failures import named
 from ..maintenance.op import MaintenanceOp, TabletOp
@@ -40,7 +40,7 @@ class Leases(Generic[T]):
         self._beginning: Counter[Owner] = Counter()
         self._now = now
         self._leases: dict[str, _Lease[T]] = {}
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def __len__(self) -> int:
         return len(self._leases)

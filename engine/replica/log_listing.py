@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from ...schemas.errors import UnavailableError
+from .. import threads
 
 
 class LogListing:
@@ -18,7 +18,7 @@ class LogListing:
         self._found = float("-inf"), 0
         self._failure: UnavailableError | None = None
         self._failures = 0
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threads.Lock()
 
     def since(self, moment: float, list_end: Callable[[], int]) -> tuple[float, int]:
         """Return when a listing was sent, which is at ``moment`` or later, and the newest slot that it shows.

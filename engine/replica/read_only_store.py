@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -13,6 +12,7 @@ from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, U
 from ...schemas.protocol.service import RefusingStore
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.metrics import Metrics
+from .. import threads
 from ..commit.authors_file import AuthorsFile
 from ..commit.commit_authors import CommitAuthors
 from ..home.home import Aside
@@ -68,7 +68,7 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
         self._where, self._source, self._aside = where, source, aside
         self._options, self._clock, self._is_far = options, clock, is_far
         self._replica = self._new_replica()
-        self._looking = threading.Lock()
+        self._looking = threads.Lock()
         self._looked_at = float("-inf")
         """All that was acknowledged before is visible; in seconds since boot."""
         self._rows_read = 0
@@ -311,4 +311,4 @@ def _reached(spec: ScanSpec, replica: Replica[Any]) -> ScanSpec:
 
 
 def _wait(seconds: float) -> None:
-    threading.Event().wait(seconds)
+    threads.Event().wait(seconds)

@@ -14,7 +14,6 @@ UNAVAILABLE, and finds the same snapshot in the next manifest, as far as the tab
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from ...schemas.store.description import (
 )
 from ...schemas.store.grants import Grant, no_table
 from ...schemas.table.table import TableSchema
+from .. import threads
 from ..catalog.catalog import listed_dropped
 from ..catalog.grants import listed_grants
 from ..cfile.cache import PageCache
@@ -115,7 +115,7 @@ class Replica(Generic[AnyPoint]):
         self._end = 0
         self._is_sound = False
         """Whether the tablets have all of the log up to the last point that was applied, and nothing of later ones."""
-        self._moved = threading.Condition()
+        self._moved = threads.Condition()
         self._is_closed = False
 
     # What it has

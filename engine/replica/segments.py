@@ -17,12 +17,12 @@ No lock is taken, and nothing is written.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from ...schemas.errors import CorruptionError, UnavailableError
+from .. import threads
 from ..fs.failures import is_gone, named
 from ..fs.filesystem import FileSystem, ReadableFile
 from ..home.directory import LOG
@@ -118,7 +118,7 @@ class SegmentSource:
                 if damage is not None and (damage.path, damage.offset) == (error.path, error.offset):
                     raise
                 damage = error
-                threading.Event().wait(_PAUSE_SECONDS)
+                threads.Event().wait(_PAUSE_SECONDS)
         raise UnavailableError("the process that has the store replaces its files faster than they can be read")
 
     def _looked(self, began: int) -> SegmentPoint | None:

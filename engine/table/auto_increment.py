@@ -13,7 +13,6 @@ is locked, so an upsert with the same ids may come in between; `are_free` tells,
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -22,6 +21,7 @@ import pyarrow as pa
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableSchema
+from .. import threads
 from ..record.change import Attachment, Change, ChangeKind
 from ..vectors.vector import FixedVector, Vector
 from .checked_batch import CheckedBatch
@@ -39,7 +39,7 @@ class AutoIncrement:
         self._last = last
         self._brought = 0
         """The greatest id that rows brought along since this was made."""
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     @property
     def last(self) -> int:

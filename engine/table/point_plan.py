@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from struct import Struct
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from ...schemas.limits.limits import Limits
 from ...schemas.store.description import TableDescription
 from ...schemas.table.column import ColumnSchema
+from .. import threads
 from ..filter.expiry import Expiry
 from ..partition.router import NOWHERE
 from ..rowset.native.row_columns import RowColumns
@@ -26,7 +26,7 @@ _PARTS_MAX = 64
 _WORD = Struct("<Q")
 
 
-class _KeyMemory(threading.local):
+class _KeyMemory(threads.local):
     """Memory of one thread for an encoded key."""
 
     def __init__(self) -> None:

@@ -11,12 +11,12 @@ and changes take in memory; they are counted again after so many written bytes, 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from ...schemas.errors import StorageFullError
 from ...schemas.table.table import TableOptions
+from .. import threads
 from ..record.change import ChangeKind
 from ..tablet.attach import StagedRowSet
 from ..tablet.tablet import Tablet
@@ -35,9 +35,9 @@ class Quota:
         self._rows_max = options.max_rows
         self._bytes_max = options.max_bytes
         self._tablets = tablets
-        self._applying = threading.Lock()
+        self._applying = threads.Lock()
         """Held by a writer of batches from the check until its rows are in the stores."""
-        self._counting = threading.Lock()
+        self._counting = threads.Lock()
         self._rows = self._bytes = 0
         """What was counted last, and all that was admitted since: deletes are not subtracted."""
         self._uncounted: int | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -17,6 +16,7 @@ from ...schemas.rows.write import Durability, WriteCommand
 from ...schemas.store.description import TableDescription
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableOptions, TableSchema
+from .. import threads
 from ..commit.commit_authors import origin_of
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import Ticket
@@ -58,10 +58,10 @@ class Table:
         self.dropped_until = dropped_until
         """The end of its recall time, in microseconds since 1970; 0: dropped for good; None: in use. Set like
         ``version``."""
-        self.alteration_lock = threading.Lock()
+        self.alteration_lock = threads.Lock()
         """Held during an alteration, which may take long; taken before the catalog's lock."""
         self._last_change = last_change
-        self._changing = threading.Lock()
+        self._changing = threads.Lock()
 
     @property
     def schema(self) -> TableSchema:

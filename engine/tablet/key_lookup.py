@@ -17,7 +17,6 @@ one operation at a time.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from typing import Literal
 
 import numpy as np
 
+from .. import threads
 from ..kernels.reads.point_batch import locate_keys
 from ..manifest.key_budget import KeyIndexBudget
 from ..rowset.diskrowset import DiskRowSet
@@ -82,7 +82,7 @@ class KeyLookup:
         """The slots that were indexed and whose rows have moved. The index has keys of these and of indexed ones."""
         self._unreadable: set[int] = set()
         """The slots of DiskRowSets whose keys could not be read: a search may not need the corrupt page."""
-        self._upkeep = threading.Lock()
+        self._upkeep = threads.Lock()
         """Held to change the index; taken before the write lock."""
         self._wanted_once = False
         self._searched_keys = 0

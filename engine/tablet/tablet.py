@@ -7,7 +7,6 @@ only for moments. ``key_lookup`` knows the locations of keys.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from ...schemas.table.column import ColumnSchema
 from ...schemas.table.operation import Operation
 from ...schemas.table.partition_schema import WHOLE, TabletPartition
 from ...schemas.table.table import TableSchema
+from .. import threads
 from ..delta import LIVE
 from ..filter.expiry import Expiry
 from ..manifest.key_budget import KeyIndexBudget, unlimited
@@ -70,8 +70,8 @@ class Tablet:
         """The part of the table's rows that it holds."""
         self.schema = schema
         self.encoder = KeyEncoder([physical_of(column.logical.arrow) for column in schema.key])
-        self.write_lock = threading.Lock()
-        self.maintenance_lock = threading.Lock()
+        self.write_lock = threads.Lock()
+        self.maintenance_lock = threads.Lock()
         """Held by the running flush or compaction."""
         self.flush_failures: dict[str, str] = {}
         """Why its rows or changes in memory could not be flushed when that was last tried, by the kind of flush."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from .. import threads
 
 
 def is_interruption(error: BaseException) -> bool:
@@ -12,7 +12,7 @@ def is_interruption(error: BaseException) -> bool:
     An error of the disk that a handler met is its context. Another error is taken for one too; it will be met again.
     """
     is_a_handlers = isinstance(error, Exception | KeyboardInterrupt | SystemExit)
-    if not is_a_handlers or threading.current_thread() is not threading.main_thread():
+    if not is_a_handlers or threads.current_thread() is not threads.main_thread():
         return False
     met: BaseException | None = error
     while met is not None and not isinstance(met, OSError):

@@ -9,10 +9,10 @@ A file that somebody has deleted, replaced or cut is noticed before each acknowl
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
 from ...schemas.errors import StorageFullError
+from .. import threads
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
 from .format import GROUP_HEADER_BYTES, SEGMENT_HEADER_BYTES, EncodedRecord, encode_group, seed_of
@@ -54,7 +54,7 @@ class SegmentSink:
 
         self._next_number = end.next_segment
 
-    def make_room(self, claimed: int, mutex: threading.Lock) -> None:
+    def make_room(self, claimed: int, mutex: threads.Lock) -> None:
         size = max(SEGMENT_HEADER_BYTES + claimed, self._segment_bytes)
         try:
             segment = NewSegment.create(self._fs, self._directory, self._next_number, size)

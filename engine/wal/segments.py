@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import dataclass, replace
 
 from ...schemas.errors import UnavailableError
+from .. import threads
 from ..fs.filesystem import FileSystem, WritableFile, join
 from .format import ALIGNMENT, SEGMENT_HEADER_BYTES, SegmentHeader
 
@@ -99,8 +99,8 @@ class SegmentList:
         self._segments = list(segments)
         self._reached = 0
         """The last lsn of the newest segment, unless it knows a later one itself."""
-        self._mutex = threading.Lock()
-        self._freeing = threading.Lock()
+        self._mutex = threads.Lock()
+        self._freeing = threads.Lock()
 
     def all(self) -> list[SegmentInfo]:
         with self._mutex:

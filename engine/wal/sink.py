@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Protocol, TypeVar
 
 from ...schemas.errors import UnavailableError
+from .. import threads
 from .format import EncodedRecord
 from .group import TakenGroup
 from .reader import CleanStop
@@ -45,7 +45,7 @@ class Sink(Protocol[AnyGroup]):
         """Whether a group is wanted even if it has no records."""
         ...
 
-    def make_room(self, claimed: int, mutex: threading.Lock) -> None:
+    def make_room(self, claimed: int, mutex: threads.Lock) -> None:
         """Make room for so many bytes of claims, one thread at a time; publish it under the writer's mutex.
 
         Raises StorageFullError (nothing has happened), and OSError for any other failure.

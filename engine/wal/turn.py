@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Protocol
+
+from .. import threads
 
 UNLOGGED = 1 << 62
 """The log position of what is not in the log yet."""
@@ -42,7 +43,7 @@ class Turn:
         self.has_come = False
         """Whether the wait ended, and not its time."""
         self._next: Turn | None = None
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._lock.acquire()
 
     def wait(self, seconds: float) -> None:
@@ -101,7 +102,7 @@ def link(turns: list[Turn]) -> None:
 
 
 @contextmanager
-def held(lock: threading.Lock, seconds: float, check: Callable[[], None]) -> Iterator[None]:
+def held(lock: threads.Lock, seconds: float, check: Callable[[], None]) -> Iterator[None]:
     """Have a lock of the log during the body. ``check``, which may raise, is called after each so many ``seconds`` of
     waiting."""
     while not lock.acquire(timeout=seconds):

@@ -30,11 +30,11 @@ takes.  Whoever has waited, and heard nothing of it, for ``patience_seconds`` is
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic
 
 from ...schemas.errors import UnavailableError
+from .. import threads
 from ..fs.filesystem import views_of
 from ..mvcc.clock import elapsed_seconds
 from .format import EncodedRecord, encode_record, footprint
@@ -91,11 +91,11 @@ class LogWriter(Generic[AnyGroup]):
         """Whether what the leader is doing may be done again."""
 
         # Shared, under _mutex.
-        self._mutex = threading.Lock()
-        self._work = threading.Condition(self._mutex)
-        self._space = threading.Condition(self._mutex)
-        self._written = threading.Condition(self._mutex)
-        self._lull = threading.Condition(self._mutex)
+        self._mutex = threads.Lock()
+        self._work = threads.Condition(self._mutex)
+        self._space = threads.Condition(self._mutex)
+        self._written = threads.Condition(self._mutex)
+        self._lull = threads.Condition(self._mutex)
         self._queue: list[EncodedRecord] = []
         self._early_lsn = 0
         """Up to here somebody wants to know of records that they are written, before they are on the disk."""
@@ -106,10 +106,10 @@ class LogWriter(Generic[AnyGroup]):
         self._admitted = self._claimed = 0
         self._reserved: dict[int, int] = {}
         self._closing = False
-        self._thread: threading.Thread | None = None
+        self._thread: threads.Thread | None = None
 
         # Ordered before _mutex: who waits for space lets nobody past, who makes room does so alone.
-        self._turn, self._rolling = threading.Lock(), threading.Lock()
+        self._turn, self._rolling = threads.Lock(), threads.Lock()
 
     # --- what callers do ---
 
@@ -131,12 +131,12 @@ class LogWriter(Generic[AnyGroup]):
             self._admitted += claim
         self._claim_room(claim)
         with self._mutex:
-            self._reserved[threading.get_ident()] = claim
+            self._reserved[threads.get_ident()] = claim
 
     def release(self) -> None:
         """Give back what this thread reserved and did not use."""
         with self._mutex:
-            self._give_back(self._reserved.pop(threading.get_ident(), 0))
+            self._give_back(self._reserved.pop(threads.get_ident(), 0))
 
     def append(self, payloads: Sequence[Sequence[BytesLike]], stamp: Stamp, is_awaited_early: bool = False) -> int:
         """Enqueue records, each the pieces of its payload, without others in between; return the lsn of the first.
@@ -149,14 +149,14 @@ class LogWriter(Generic[AnyGroup]):
         """
         pieces = [views_of(payload) for payload in payloads]
         claim = sum(footprint(sum(map(len, payload))) for payload in pieces)
-        missing = claim - self._reserved.get(threading.get_ident(), 0)
+        missing = claim - self._reserved.get(threads.get_ident(), 0)
         if missing > 0:
             with self._mutex:
                 self._check_open()
                 self._admitted += missing
             self._claim_room(missing)
         with self._mutex:
-            reserved = self._reserved.pop(threading.get_ident(), 0) + max(missing, 0)
+            reserved = self._reserved.pop(threads.get_ident(), 0) + max(missing, 0)
             self._give_back(reserved - claim)
             self._check_open(claim)
             return self._enqueue(pieces, stamp, is_awaited_early, claim)
@@ -239,9 +239,9 @@ class LogWriter(Generic[AnyGroup]):
     def _reserves_at_once(self, claim: int) -> bool:
         """Reserve if that takes no wait and no more room. Gives back what the thread reserved before."""
         with self._mutex:
-            self._give_back(self._reserved.pop(threading.get_ident(), 0))
+            self._give_back(self._reserved.pop(threads.get_ident(), 0))
             if can_have := self._takes(claim):
-                self._reserved[threading.get_ident()] = claim
+                self._reserved[threads.get_ident()] = claim
             return can_have
 
     def _takes(self, claim: int) -> bool:
@@ -320,7 +320,7 @@ class LogWriter(Generic[AnyGroup]):
     # --- the log's thread ---
 
     def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._run, name="nyala-wal", daemon=True)
+        thread = threads.Thread(target=self._run, name="nyala-wal", daemon=True)
         thread.start()  # which fails where a process may have no more threads
         self._thread = thread
 

@@ -7,7 +7,6 @@ its checksums agree (`piece`). Nothing is ever synced: losing the cache loses ti
 from __future__ import annotations
 
 import errno
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from urllib.parse import quote, unquote
 
 from sortedcontainers import SortedKeyList
 
+from ... import threads
 from ...fs.filesystem import FileSystem, WritableFile, join
 from .piece import CachedPiece, content_bytes, pack_tail, sums_of, tail_bytes
 
@@ -59,7 +59,7 @@ class PieceCache:
         """``lasts`` tells of a path whether no other file will ever have it."""
         self.fs = fs
         self.capacity_bytes = capacity_bytes
-        self.lock = threading.RLock()
+        self.lock = threads.RLock()
         self.is_keeping = capacity_bytes > 0
         """Whether what was fetched last could be kept."""
         self._lasts = lasts

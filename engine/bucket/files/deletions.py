@@ -8,10 +8,10 @@ up to it when the slot has landed. When the outcome of a slot is unknown nothing
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from ... import threads
 from ..bucket import Bucket
 from .fetching import answered
 
@@ -40,8 +40,8 @@ class Deletions:
         """Files whose deletion failed: it may have its effect later."""
         self._number = 0
         self._is_over = False
-        self._lock = threading.Lock()
-        self._turn = threading.Lock()
+        self._lock = threads.Lock()
+        self._turn = threads.Lock()
 
     def __contains__(self, path: str) -> bool:
         return path in self._asked

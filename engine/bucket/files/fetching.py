@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from threading import BoundedSemaphore
 
 from ....schemas.errors import StoreError
+from ... import threads
 from ..bucket import Bucket
 
 AT_ONCE = 64
@@ -32,9 +32,9 @@ class Fetcher:
         """``is_held`` tells whether no other process can have the store now, and delete its objects."""
         self._bucket = bucket
         self._is_held = is_held
-        self._turns = BoundedSemaphore(AT_ONCE)
-        self._large_turns = BoundedSemaphore(LARGE_AT_ONCE)
-        self._pool = ThreadPoolExecutor(AT_ONCE, "nyala-fetch")  # no thread before the first work
+        self._turns = threads.BoundedSemaphore(AT_ONCE)
+        self._large_turns = threads.BoundedSemaphore(LARGE_AT_ONCE)
+        self._pool = threads.ThreadPoolExecutor(AT_ONCE, "nyala-fetch")  # no thread before the first work
         self._is_closed = False
 
     def read(self, name: str, first: int, last: int) -> bytes:
@@ -49,7 +49,7 @@ class Fetcher:
                     raise
                 raise OSError(errno.EAGAIN, "another process has the store, and has replaced this file", name) from None
 
-    def _turns_for(self, size_bytes: int) -> BoundedSemaphore:
+    def _turns_for(self, size_bytes: int) -> threads.BoundedSemaphore:
         return self._turns if size_bytes <= _LARGE_BYTES else self._large_turns
 
     def begin(self, work: Callable[[], None]) -> None:

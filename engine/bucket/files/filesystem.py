@@ -18,10 +18,10 @@ see it whole. A file that was never synced is not in the bucket. What the protoc
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
+from ... import threads
 from ...fs.filesystem import FileLock, FileSystem, clean_path, os_error, other_disk, parent_of, require_same_directory
 from ..bucket import Bucket
 from .cache import PieceCache
@@ -77,7 +77,7 @@ class BucketFileSystem:
         """The files that are not in the bucket yet."""
         self._made: set[str] = {""}
         """The directories that this process made."""
-        self._lock = threading.RLock()
+        self._lock = threads.RLock()
         self.deletions = Deletions(bucket, self._names.locate, self._is_read, is_pinned, self._deleted)
         """The files that were unlinked, and wait for the log."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Mapping
 
+from ... import threads
 from ..bucket import Bucket
 from .fetching import answered
 
@@ -72,7 +72,7 @@ class ObjectNames:
             self._known = dict.fromkeys(self._own, ObjectTree(known.items()))
         self._stock: set[str] | None = None
         """The directories at the top that are not empty; None: ask."""
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def is_own(self, path: str) -> bool:
         """Whether a path is in a directory that only this process changes."""

@@ -6,7 +6,6 @@ A store is encrypted from its first file on, or never. Its file ``keys`` says so
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ....schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnreadableFileError
 from ....schemas.store.store_key import StoreKey
+from ... import threads
 from ..failures import is_of_the_file
 from ..filesystem import FileSystem
 from ..local import LocalFileSystem
@@ -31,7 +31,7 @@ _STORE_HAS = (_MANIFEST_COPY, "tablets", "wal")
 """What a store has besides its manifest."""
 _RINGS_MAX = 16
 """Stores whose keys a process remembers."""
-_asking = threading.Lock()
+_asking = threads.Lock()
 _HOW = "--key-file, --key-command, NYALA_KEY_FILE, NYALA_KEY_COMMAND or nyala.open(key=...)"
 
 

@@ -13,7 +13,6 @@ pins keep most. Those of kept pins do not count: only who made these drops them.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +28,7 @@ from ....schemas.errors import (
 from ....schemas.limits.share import most_greedy
 from ....schemas.store.direct import PinnedTable, PinSnapshot
 from ....schemas.store.pins import CreatePin, KeptPin, OpenedPin, OpenPin
+from ... import threads
 from ...fs.failures import named, reading
 from ...fs.filesystem import join
 from ...fs.tree import remove_quietly
@@ -57,7 +57,7 @@ class DirectoryPins(Pins):
     def __post_init__(self) -> None:
         self._leases: Leases[dict[str, int]] = Leases("pin", self._remove, self._now, self._room)
         """The files of each pin with their sizes, by their paths in the tablets' directories."""
-        self._keeping = threading.Lock()
+        self._keeping = threads.Lock()
         self._unread: set[str] = set()
         """The ids of kept pins whose notes cannot be read."""
         self._kept = self._found_kept()

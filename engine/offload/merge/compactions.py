@@ -10,7 +10,6 @@ Compactions last while the store is open; opening it removes the directories of 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +24,7 @@ from ....schemas.store.compaction import (
     CompactionTask,
     MergedTask,
 )
+from ... import threads
 from ...catalog.catalog import Catalog
 from ...commit.room import Room
 from ...compaction.merge import TARGET_BYTES, TARGET_ROWS
@@ -60,7 +60,7 @@ class _Task:
     plan: CompactionTask
     tablet: Tablet
     rowsets: TabletEntry
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threads.Lock = field(default_factory=threads.new_lock)
     outcome: CompactionDone | ConflictError | None = None
 
 

@@ -9,7 +9,6 @@ read without the rest of its pages (`StreamReader.page_for`), and its cells stay
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from ctypes import string_at
 from itertools import count, pairwise
@@ -18,6 +17,7 @@ from weakref import ref
 
 import numpy as np
 
+from ... import threads
 from ...cfile.page import Page
 from ...cfile.page_kind import kind_of
 from ...cfile.reader import CFileReader
@@ -56,7 +56,7 @@ class NotInMemoryError(Exception):
     long."""
 
 
-class _Room(threading.local):
+class _Room(threads.local):
     """Memory of one thread for the cells of a row."""
 
     def __init__(self) -> None:

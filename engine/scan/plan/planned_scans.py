@@ -12,7 +12,6 @@ other names now.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from ....schemas.protocol.request import owner
 from ....schemas.protocol.service import Marked
 from ....schemas.rows.scan import ChangeSpec, ScanSpec
 from ....schemas.store.description import ScanSplit
+from ... import threads
 from ...fs.low_water import LowWater
 from ...options import StoreOptions
 from ...table.table import Table
@@ -80,7 +80,7 @@ class PlannedScans:
         self._scans: OrderedDict[str, PlannedScan] = OrderedDict()
         """Least recently used first."""
         self._looked = 0
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
 
     def __len__(self) -> int:
         return len(self._scans)

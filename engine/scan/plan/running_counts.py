@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ....schemas.rows.prune_count import PruneCount
+from ... import threads
 
 
 class RunningCounts:
@@ -15,7 +15,7 @@ class RunningCounts:
     def __init__(self) -> None:
         self._ended = PruneCount()
         self._running: dict[int, PruneCount] = {}
-        self._lock = threading.RLock()  # the garbage collector may end a scan on a thread that holds it
+        self._lock = threads.RLock()  # the garbage collector may end a scan on a thread that holds it
 
     @contextmanager
     def counting(self, count: PruneCount) -> Iterator[None]:

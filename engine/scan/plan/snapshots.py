@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ....schemas.cells.timestamp import check_timestamp, datetime_of, last_of, parse_moment
 from ....schemas.errors import InvalidArgumentError, SnapshotTooOldError
 from ....schemas.rows.scan import ScanSpec
+from ... import threads
 from ...mvcc.clock import Clock, microseconds_of
 from ...mvcc.mvcc import MvccManager
 from ...table.table import Table
@@ -26,7 +26,7 @@ class Snapshots:
         self._clock_error_seconds = clock_error_seconds
         self._held: dict[int, list[int]] = {}
         """By table id: timestamps from which the table's history is kept, whatever its age."""
-        self._lock = threading.RLock()  # the garbage collector may end a scan on a thread that holds it
+        self._lock = threads.RLock()  # the garbage collector may end a scan on a thread that holds it
         self._whose = f"the clock of the server {server!r}" if server else "this store's clock"
 
     def range(self, spec: ScanSpec, table: Table, version: TableVersion) -> tuple[int, ChangeRange | None]:

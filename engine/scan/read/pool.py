@@ -7,11 +7,12 @@ faster. They take pieces from the threads that have any, in turns.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
+
+from ... import threads
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -34,8 +35,8 @@ class _Helpers:
     """The threads that help. Their lock guards all queues."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # the garbage collector may cancel a scan's pieces on a thread that holds it
-        self._threads = ThreadPoolExecutor(_HELPERS_MAX, "nyala-scan")
+        self.lock = threads.RLock()  # the garbage collector may cancel a scan's pieces on a thread that holds it
+        self._threads = threads.ThreadPoolExecutor(_HELPERS_MAX, "nyala-scan")
         self._turns: deque[_Queue] = deque()
         self._working = 0
 
@@ -140,15 +141,15 @@ class _Piece(Future[Any]):
 class ScanPool(Executor):
     """The threads that read for the scans of one store."""
 
-    def __init__(self, threads: int) -> None:
-        """At most ``threads`` threads read for a scan at once, the one that asks included; 0 is the same as 1."""
+    def __init__(self, at_once: int) -> None:
+        """At most ``at_once`` threads read for a scan, the one that asks included; 0 is the same as 1."""
         self.waiting: set[_Piece] = set()
         """Pieces that nobody has begun."""
         self.running = 0
-        self._helpers_max = min(threads - 1, _HELPERS_MAX)
-        self._mine = threading.local()
+        self._helpers_max = min(at_once - 1, _HELPERS_MAX)
+        self._mine = threads.local()
         self._is_closed = False
-        self._has_ended = threading.Condition(_HELPERS.lock)
+        self._has_ended = threads.Condition(_HELPERS.lock)
 
     @property
     def ahead(self) -> int:

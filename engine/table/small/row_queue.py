@@ -8,12 +8,12 @@ but numbered rows, which come over sockets to threads that are cold, are always 
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from ....schemas.errors import InternalError, StoreError
 from ....schemas.rows.write import Durability
+from ... import threads
 from ...commit.commit_log import CommitLog
 from ...tablet.tablet import Tablet
 from ...wal.interruption import is_interruption
@@ -27,7 +27,7 @@ class RowQueue:
         """``is_written`` is called when rows were written to a tablet whose MemRowSet had so many before."""
         self._log = log
         self._is_written = is_written
-        self._gathering = threading.Lock()
+        self._gathering = threads.Lock()
         """Held by the leader while it settles rows, and to take rows out."""
         self._rows: deque[RowWrite] = deque()
         """Those that wait, behind settled ones."""

@@ -6,7 +6,6 @@ the parts: complete ones survive a restart, unfinished ones are removed.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from ....schemas.errors import ConflictError, CorruptionError, NotFoundError
 from ....schemas.protocol.request import NOBODY, Owner, owner
 from ....schemas.rows.write import Stage
 from ....schemas.table.operation import Operation
+from ... import threads
 from ...commit.room import Room
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem
@@ -110,7 +110,7 @@ class StagingArea:
         self._fs = fs
         self._now = now
         self.seconds_to_live = seconds_to_live
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._transactions: dict[str, _Transaction] = {}
         self._room = room
         self._sizes: dict[str, tuple[Owner, int]] = {}

@@ -1,8 +1,8 @@
 """Memory that is kept after its use, for the next."""
 
-import threading
 from abc import ABC, abstractmethod
 
+from ... import threads
 from ...mvcc.clock import elapsed_seconds
 
 _IDLE_SECONDS = 60.0
@@ -16,7 +16,7 @@ class KeptMemory(ABC):
         self._is_used = False
         """Whether memory was taken since the last `release_unused`."""
         self._used_at = 0.0
-        self._lock = threading.RLock()  # the last view of an array may go at any time, also while it is held
+        self._lock = threads.RLock()  # the last view of an array may go at any time, also while it is held
 
     def release_unused(self, now: float | None = None) -> None:
         """Return idle memory to the operating system, if none was taken for a minute. Call it now and then.

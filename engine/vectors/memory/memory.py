@@ -5,11 +5,12 @@ Arrow's pool (mimalloc) reuses the same pages, whereas a fresh ``malloc`` of a l
 """
 
 import ctypes
-import threading
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+
+from ... import threads
 
 SLACK_BYTES = 256
 """Bytes past the end of every allocation that a kernel may read and write, so that it can copy in whole vectors."""
@@ -42,7 +43,7 @@ def allocate_zeroed(count: int, dtype: np.dtype | type | str) -> np.ndarray:
     return np.frombuffer(buffer, dtype, count)
 
 
-class Scratch(threading.local):
+class Scratch(threads.local):
     """Memory of each thread that a kernel needs while it runs."""
 
     def __init__(self, size_bytes: int) -> None:

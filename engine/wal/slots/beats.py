@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from ....schemas.errors import UnavailableError
+from ... import threads
 from ..writer import LogWriter
 from .slot_sink import SlotRequest, SlotSink
 
@@ -21,8 +21,8 @@ class Beats:
         self._sink = sink
         self._beat_seconds = beat_seconds
         self._boot_seconds = boot_seconds
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="nyala-beats", daemon=True)
+        self._stopped = threads.Event()
+        self._thread = threads.Thread(target=self._run, name="nyala-beats", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

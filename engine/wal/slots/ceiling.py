@@ -8,9 +8,8 @@ next holder, who need not wait, would begin in the future, and each restart woul
 
 from __future__ import annotations
 
-import threading
-
 from ....schemas.errors import UnavailableError
+from ... import threads
 from ...mvcc.clock import Clock, timestamp_of
 
 
@@ -23,7 +22,7 @@ class CeilingClock:
         self._inner = inner
         self._last = self._ceiling = self._foreseen = floor
         self._is_frozen = False
-        self._mutex = threading.Lock()
+        self._mutex = threads.Lock()
 
     def physical_microseconds(self) -> int:
         return self._inner.physical_microseconds()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 
+from ... import threads
 from .claim_note import is_fence
 from .slot import Slot, SlotKind
 
@@ -35,7 +35,7 @@ class KeptSlots:
     kept: list[KeptSlot] = field(default_factory=list)
     is_whole: bool = False
     """Whether the slots before the claim are known, too."""
-    mutex: threading.Lock = field(default_factory=threading.Lock)
+    mutex: threads.Lock = field(default_factory=threads.new_lock)
 
     def add(self, slot: Slot) -> None:
         with self.mutex:

@@ -17,12 +17,12 @@ log.close()                                  # releases the log: the next proces
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
 from ....schemas.errors import CorruptionError, InternalError, UnavailableError
+from ... import threads
 from ...mvcc.clock import Clock, boot_seconds
 from ..records import LogRecords
 from ..store_log import StoreLog
@@ -48,7 +48,7 @@ _logger = logging.getLogger(__name__)
 
 def pause(seconds: float) -> None:
     """Wait ``seconds`` between two attempts at a log of slots."""
-    threading.Event().wait(seconds)
+    threads.Event().wait(seconds)
 
 
 class SlotLog(StoreLog):
@@ -88,7 +88,7 @@ class SlotLog(StoreLog):
             options.patience_seconds,
         )
         self._sink.wake = self._inner.hand_over
-        self._freeing = threading.Lock()
+        self._freeing = threads.Lock()
         self._chunks: set[str] = set()
         """The chunks that earlier holders put, as far as no slot was found that names them."""
         self._former_claim = NO_EPOCH

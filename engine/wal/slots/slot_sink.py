@@ -15,12 +15,12 @@ chunks. While that lasts, however long, slots without records pass it, and it ge
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from ....schemas.errors import CorruptionError, UnavailableError
+from ... import threads
 from ..format import EncodedRecord, timestamp_of_record
 from ..group import TakenGroup
 from ..reader import CleanStop
@@ -113,7 +113,7 @@ class SlotSink:
         self.kept.add(claimed.slot)
         lease.renew(claimed.sent)
 
-        self._asking = threading.Lock()
+        self._asking = threads.Lock()
         self._requests: list[SlotRequest] = []
         self._is_closed = False
 
@@ -144,7 +144,7 @@ class SlotSink:
             self._requests.append(request)
         return request
 
-    def make_room(self, claimed: int, mutex: threading.Lock) -> None:
+    def make_room(self, claimed: int, mutex: threads.Lock) -> None:
         """There is always room."""
 
     def take(self, records: list[EncodedRecord], first_lsn: int, claims: int, is_all: bool) -> SlotGroup:

@@ -6,13 +6,13 @@ What the next holder would replay stays in memory, within bounds, so that to tak
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
 from ....schemas.errors import UnavailableError
 from ....schemas.store.whereabouts import Holder
+from ... import threads
 from .slot import Slot, SlotHeader
 from .slot_store import SlotStore
 from .tail import Tail
@@ -89,7 +89,7 @@ class Standby:
         """The uuid with which this process claims the log."""
         self.slots: TailedSlots | None = None
         """The slots of the log; None before it is opened. Those that the next holder reads are in memory."""
-        self.moved = threading.Event()
+        self.moved = threads.Event()
         """Set whenever the end of the log is another one; who waits for it clears it."""
         self.is_read = False
         """Whether somebody reads the store meanwhile, so that the ends of its files need not be fetched ahead."""

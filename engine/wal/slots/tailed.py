@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 
 from ....schemas.errors import CorruptionError
+from ... import threads
 from .slot import Slot, decode_slot, has_chunks
 from .slot_store import SlotStore
 
@@ -28,7 +28,7 @@ class TailedSlots:
         """Slots in memory, by their numbers, and from which of their chunks on ``fetch_chunk`` has to look."""
         self.is_full = False
         """Whether something was read that could not be kept, and none was forgotten since."""
-        self._mutex = threading.Lock()
+        self._mutex = threads.Lock()
 
     def create(self, number: int, content: bytes) -> bool:
         return self._slots.create(number, content)

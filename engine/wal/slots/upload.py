@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from ... import threads
 from ...codecs.checksum import crc32
 from ...mvcc.clock import elapsed_seconds
 from .chunk import PayloadChunk, chunk_name
@@ -39,14 +39,14 @@ class Upload:
         """Of the next chunk: after a failure the same bytes are put again under the same name."""
         self._failure: BaseException | None = None
         self._is_stopped = False
-        self._is_at_rest = threading.Event()
+        self._is_at_rest = threads.Event()
         self._is_at_rest.set()
 
     def go_on(self) -> None:
         """Let a thread put what is left, unless one does. Raises RuntimeError if a process may have no more threads."""
         if self._is_at_rest.is_set() and self._content is not None:
             self._failure = None
-            thread = threading.Thread(target=self._run, name="nyala-upload", daemon=True)
+            thread = threads.Thread(target=self._run, name="nyala-upload", daemon=True)
             self._is_at_rest.clear()
             try:
                 thread.start()
