@@ -161,7 +161,7 @@ def test_a_text_of_millions_of_objects_is_not_read(served: Served) -> None:
 
 
 COMMANDS = {
-    "an unknown operation": {"table": "homes", "op": "merge"},
+    "an unknown operation": {"table": "homes", "op": "fuse"},
     "an unknown part": {"table": "homes", "mode": 1},
     "a writer without a name": {"table": "homes", "writer": ""},
     "a writer with a long name": {"table": "homes", "writer": "w" * 129},

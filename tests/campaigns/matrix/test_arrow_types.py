@@ -73,7 +73,6 @@ HELD: list[tuple[pa.DataType, str, str]] = [
     (pa.decimal256(20, 2), "decimal(20,2)", ""),
     (pa.decimal128(10, -2), "decimal(12,0)", ""),
     (pa.uuid(), "binary", ""),
-    (pa.json_(), "string", ""),
     (Celsius(), "int64", ""),
 ]
 
