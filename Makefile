@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race live decay leases moves jobs pairs attack soak churn mirror kafka streaming kills stalled clean
+.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race live simulate decay leases moves jobs pairs attack soak churn mirror kafka streaming kills stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -118,6 +118,12 @@ stops: .venv/.installed-dev  ## SIGTERM under load: it ends in 10 s, with a clea
 full-disk: CYCLES = 100
 full-disk: .venv/.installed-dev  ## fill and free a small disk under a server (CYCLES=100 SEED=0); needs unshare
 	@mkdir -p build/disk && unshare -rm sh -c 'mount -t tmpfs -o size=64m tmpfs build/disk && exec $(BIN)/python tests/campaigns/crash/full_disk.py --data build/disk/store --cycles $(CYCLES) --seed $(SEED)'
+
+simulate: SEEDS = 1000000
+simulate: MINUTES = 10
+simulate: START = 0
+simulate: .venv/.installed-dev  ## threads of a store take turns by a seed, with power failures, every answer checked (MINUTES=10 START=0 PLANTED=log_not_synced)
+	@$(BIN)/python -m tests.simulation.store --seeds $(SEEDS) --start $(START) --minutes $(MINUTES) $(if $(PLANTED),--planted $(PLANTED))
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/campaigns/race/race.py --seconds $(SECONDS) --seed $(SEED)

@@ -1,0 +1,322 @@
+"""Scheduler: of all threads of a simulation one runs, until it waits or gives its turn away; time is virtual.
+
+Each simulated thread is a real one that waits for its baton most of the time. At a *point* (a lock is taken, a file is
+synced) the running thread asks `Choices` who goes on. Time stands still while threads run, but for the little that each
+point takes; when all wait, it jumps to the moment that the first of them waits for. So a run depends on its seed alone,
+and hours pass in a second.
+
+Where all wait and none for a moment, the threads are in a deadlock: the run ends with the place of each.
+"""
+
+from __future__ import annotations
+
+import _thread
+import hashlib
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TypeVar
+
+from .choices import Choices
+
+Answer = TypeVar("Answer")
+
+_STEPS_MOST = 2_000_000
+_ABANDONED_SECONDS = 10.0
+_ENDLESS = float("inf")
+
+
+class Abandoned(BaseException):
+    """The run is over, or the process of a thread was killed: the thread ends here, and nothing that it does counts."""
+
+
+class HangError(AssertionError):
+    """All threads wait for each other, or no end is in sight."""
+
+
+class Stopped(BaseException):
+    """The run was stopped at the step that `Scheduler.stop_at` named."""
+
+
+class Task:
+    """A simulated thread. ``process`` is the simulated process that it belongs to, if any."""
+
+    __slots__ = ("baton", "ident", "is_over", "is_woken", "name", "number", "process", "queue", "thread", "until")
+
+    def __init__(self, number: int, name: str, process: object = None) -> None:
+        self.number, self.name, self.process = number, name, process
+        self.baton = _thread.allocate_lock()
+        self.baton.acquire()
+        self.ident = 0
+        self.thread: threading.Thread | None = None
+        self.queue: list[Task] | None = None
+        """The queue in which it waits to be woken."""
+        self.until = _ENDLESS
+        """The moment at which it goes on, woken or not."""
+        self.is_woken = self.is_over = False
+
+
+class Scheduler:
+    """Runs threads by turns. ``tick`` is the longest time that a point takes, in seconds."""
+
+    def __init__(self, choices: Choices, random: Random, tick: float = 1e-4, lines_kept: int = 0) -> None:
+        self._choices, self._random, self._tick = choices, random, tick
+        self._tasks: list[Task] = []
+        self._runnable: list[int] = []
+        self._waiting: list[Task] = []
+        self._started = 0
+        self.running: Task | None = None
+        self.now = 0.0
+        """The virtual time since the start, in seconds."""
+        self.steps = 0
+        self.switches = 0
+        self.failures: list[tuple[str, BaseException]] = []
+        """The errors that ended threads."""
+        self.is_over = False
+        self.undivided_depth = 0
+        """Above 0 nobody else may go on."""
+        self._hash = hashlib.sha256()
+        self._lines: list[str] = []
+        self._lines_kept = lines_kept
+        self._end_of_run: BaseException | None = None
+        self._stop_step = _ENDLESS
+        self._at_stop: Callable[[], object] = lambda: None
+
+    # The run
+
+    def stop_at(self, step: int, action: Callable[[], object]) -> None:
+        """Stop the run at a step, wherever its threads are, after an action; `run` raises ``Stopped``."""
+        self._stop_step, self._at_stop = step, action
+
+    def run(self, work: Callable[[], Answer]) -> Answer:
+        """Run ``work`` as the first thread; the threads that are left at its end are abandoned.
+
+        Raises:
+            HangError: see the head of this module.
+        """
+        answers: list[Answer] = []
+        errors: list[BaseException] = []
+        first = self._task("main", None)
+        self._runnable.append(first.number)
+
+        def host() -> None:
+            first.ident = _thread.get_ident()
+            self.running = first
+            try:
+                answers.append(work())
+            except Abandoned:
+                errors.append(self._end_of_run or HangError("the run was abandoned"))
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                self._end()
+
+        # A thread of its own: what the engine keeps for each thread is new, too.
+        thread = threading.Thread(target=host, name="main", daemon=True)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return answers[0]
+
+    def _end(self) -> None:
+        self.is_over = True
+        for task in self._tasks:
+            if task.thread is not None and not task.is_over:
+                self.running = task
+                task.baton.release()
+                task.thread.join(_ABANDONED_SECONDS)
+                if task.thread.is_alive():
+                    self.failures.append((task.name, HangError("an abandoned thread does not end")))
+        self.running = None
+
+    def start(self, name: str, work: Callable[[], object], process: object = None) -> Task:
+        """Start a thread; the caller goes on, or the thread does."""
+        task = self._task(name, process if process is not None or self.running is None else self.running.process)
+
+        def run() -> None:
+            task.ident = _thread.get_ident()
+            task.baton.acquire()
+            try:
+                if not self.is_over:
+                    work()
+            except Abandoned:
+                pass
+            except BaseException as error:
+                self.failures.append((task.name, error))
+            finally:
+                task.is_over = True
+                if not self.is_over:
+                    self._leave(task)
+
+        task.thread = threading.Thread(target=run, name=name, daemon=True)
+        task.thread.start()
+        self._runnable.append(task.number)
+        self.note("start", name)
+        self.point()
+        return task
+
+    def _task(self, name: str, process: object) -> Task:
+        task = Task(self._started, name, process)
+        self._started += 1
+        self._tasks.append(task)
+        return task
+
+    # The turn
+
+    def mine(self) -> Task | None:
+        """Return the running thread if it is the caller; None: the caller is no thread of a run that goes on."""
+        running = self.running
+        if self.is_over:
+            if running is not None and running.ident == _thread.get_ident() and running.number:
+                raise Abandoned
+            return None
+        return running if running is not None and running.ident == _thread.get_ident() else None
+
+    def point(self) -> None:
+        """Give another thread the chance to go on."""
+        running = self.mine()
+        if running is None or self.undivided_depth:
+            return
+        self._step(running)
+        self.now += self._random.random() * self._tick
+        self._ring()
+        if len(self._runnable) > 1:
+            self._go_on(running, self._choices.next(self._runnable, running.number, self.steps))
+
+    def _step(self, running: Task) -> None:
+        self.steps += 1
+        if self.steps > _STEPS_MOST:
+            raise self._hung(f"no end after {self.steps:,} steps")
+        if self.steps == self._stop_step:
+            with self.undivided():
+                self._at_stop()
+            self._end_of_run = Stopped()
+            self._give_up(running)
+
+    def wait(self, queue: list[Task], until: float = _ENDLESS) -> bool:
+        """Wait in ``queue`` until `wake` takes the thread out of it, or until a moment; return whether it was woken."""
+        running = self.mine()
+        if running is None:
+            raise RuntimeError("a thread from outside of the simulation would wait in it")
+        if self.undivided_depth:
+            raise RuntimeError("a thread would wait within a step that nobody may interrupt")
+        self._step(running)
+        running.queue, running.until, running.is_woken = queue, until, False
+        queue.append(running)
+        self._waiting.append(running)
+        self._runnable.remove(running.number)
+        self._leave(running)
+        return running.is_woken
+
+    def wake(self, queue: list[Task], most: int = 1 << 30) -> None:
+        """Let the first threads of a queue go on."""
+        for task in queue[:most]:
+            task.is_woken = True
+            self._ready(task)
+
+    def _ready(self, task: Task) -> None:
+        if task.queue is not None:
+            task.queue.remove(task)
+        task.queue, task.until = None, _ENDLESS
+        self._waiting.remove(task)
+        self._runnable.append(task.number)
+        self._runnable.sort()
+
+    def _ring(self) -> None:
+        """Let those go on whose moment has come."""
+        due = [task for task in self._waiting if task.until <= self.now]
+        for task in sorted(due, key=lambda task: (task.until, task.number)):
+            self._ready(task)
+
+    def _leave(self, running: Task) -> None:
+        """Let another thread go on: the caller waits, or is over."""
+        if running.is_over:
+            self._runnable.remove(running.number)
+        while not self._runnable:
+            moment = min((task.until for task in self._waiting), default=_ENDLESS)
+            if moment == _ENDLESS:
+                self._hung("all threads wait for each other")
+                break
+            self.now = max(self.now, moment)
+            self._ring()
+        if self._end_of_run is not None:
+            self._give_up(running)
+            return
+        chosen = self._choices.next(self._runnable, None, self.steps)
+        self._go_on(running, chosen)
+
+    def _go_on(self, running: Task, number: int) -> None:
+        if number == running.number:
+            return
+        task = self._tasks[number]
+        self.switches += 1
+        self.note("turn", task.name)
+        self.running = task
+        task.baton.release()
+        if running.is_over:
+            return
+        running.baton.acquire()
+        if self.is_over:
+            raise Abandoned
+
+    # Ends
+
+    def _hung(self, reason: str) -> BaseException:
+        if self._end_of_run is None:
+            self._end_of_run = HangError(f"{reason}\n{self._places()}")
+        return self._end_of_run
+
+    def _give_up(self, running: Task) -> None:
+        """End the run from within: the first thread raises what is wrong."""
+        first = self._tasks[0]
+        self.is_over = True
+        if running is first:
+            raise Abandoned
+        first.baton.release()
+        if not running.is_over:
+            running.baton.acquire()
+            raise Abandoned
+
+    def _places(self) -> str:
+        frames = sys._current_frames()
+        texts = []
+        for task in self._tasks:
+            if not task.is_over and task.ident in frames:
+                stack = traceback.extract_stack(frames[task.ident])
+                places = [f"{entry.filename.rsplit('/', 3)[-1]}:{entry.lineno} {entry.name}" for entry in stack[-12:]]
+                texts.append(f"  {task.name}: {' < '.join(reversed(places))}")
+        return "\n".join(texts)
+
+    @contextmanager
+    def undivided(self) -> Iterator[None]:
+        """Let no other thread go on meanwhile: a step of the world, not of the product."""
+        self.undivided_depth += 1
+        try:
+            yield
+        finally:
+            self.undivided_depth -= 1
+
+    # The trace
+
+    def note(self, event: str, detail: str) -> None:
+        """Add a line to the trace: a seed has one trace, byte for byte."""
+        line = f"{self.steps} {self.now:.6f} {self.running.name if self.running else '-'} {event} {detail}"
+        self._hash.update(line.encode())
+        if self._lines_kept:
+            self._lines.append(line)
+            if len(self._lines) > 2 * self._lines_kept:
+                del self._lines[: -self._lines_kept]
+
+    @property
+    def trace(self) -> str:
+        """A digest of all that happened, in its order."""
+        return self._hash.hexdigest()
+
+    @property
+    def lines(self) -> list[str]:
+        """The last lines of the trace."""
+        return self._lines[-self._lines_kept :] if self._lines_kept else []

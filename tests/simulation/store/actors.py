@@ -1,0 +1,149 @@
+"""Actors: the calls of a plan, made on a store through its public doors, and written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pyarrow as pa
+
+import nyala
+from nyala.clients.convert.cells import python_rows
+from nyala.engine import threads
+from nyala.engine.store import Store
+from nyala.schemas.errors import SnapshotTooOldError, StoreError
+from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
+from nyala.schemas.table.operation import Operation
+
+from . import tables
+from .history import Call, History
+from .plan import Actor
+
+
+class Company:
+    """The actors of one life, and the store that they share."""
+
+    def __init__(self, store: Store, history: History, random: Random) -> None:
+        self.store, self.history = store, history
+        self.database = nyala.Database(store)
+        self._random = random
+        self._calls: dict[str, Callable[[Call], object]] = {
+            "write": self._write,
+            "transact": self._transact,
+            "update_where": self._update_where,
+            "delete_where": self._delete_where,
+            "scan": self._scan,
+            "scan_at": self._scan_at,
+            "get": self._get,
+            "get_many": self._get_many,
+            "sum": self._sum,
+            "changes": self._changes,
+            "maintain": self._maintain,
+            "sleep": lambda call: threads.sleep(call.step.given[0]),
+        }
+
+    def run(self, life: tuple[Actor, ...]) -> None:
+        """Let the actors do their steps side by side."""
+        running = [threads.Thread(target=self._act, args=(actor,), name=actor.name) for actor in life]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+
+    def _act(self, actor: Actor) -> None:
+        for step in actor.steps:
+            call = self.history.begin(actor.name, step)
+            try:
+                call.answer = self._calls[step.kind](call)
+            except StoreError as error:
+                call.error = f"{type(error).__name__}: {error}"
+                if step.kind not in ("scan_at", "changes", "write") or not isinstance(error, SnapshotTooOldError):
+                    raise
+            self.history.end(call)
+
+    def _moment(self, place: float) -> int:
+        """Return a moment that can be read at: one of those seen, or now."""
+        moments = self.history.moments
+        if not moments or place < 0.3:
+            moments.append(self.database.now())
+            return moments[-1]
+        return moments[int(place * len(moments))]
+
+    # Writes
+
+    def _write(self, call: Call) -> WriteResult:
+        op, rows, is_atomic, age = call.step.given
+        if age is not None and len(self.history.moments) > age:
+            call.moment = self.history.moments[-1 - age]
+        command = WriteCommand(table=call.step.table, op=Operation(op), atomic=is_atomic, if_timestamp=call.moment)
+        batch = tables.batch_of(op, rows, call.number)
+        result = None
+        if self._random.random() < 0.5:
+            values = list(python_rows(batch))
+            one, some = self.store.write_row, self.store.write_rows
+            result = one(command, values[0]) if len(values) == 1 else some(command, values)
+        answer = self.store.write(command, batch) if result is None else result
+        self.history.moments.append(answer.timestamp)
+        return answer
+
+    def _transact(self, call: Call) -> object:
+        writes, is_truncating = call.step.given
+        name = f"transaction {call.number}"
+        parts = []
+        for number, (table, op, rows) in enumerate(writes):
+            parts.append(f"{number}")
+            command = WriteCommand(table=table, stage=Stage(transaction=name, part=parts[-1]))
+            self.store.stage(command, [StagedBatch(tables.batch_of(op, rows, call.number), Operation(op))])
+        truncate = [call.step.table] if is_truncating else []
+        answer = self.store.commit_transaction(TransactionCommit(transaction=name, parts=parts, truncate=truncate))
+        self.history.moments.append(answer.timestamp)
+        return answer
+
+    def _update_where(self, call: Call) -> object:
+        low, high = call.step.given
+        change = {"n": "coalesce(n, 0) + 1", "v": call.number}
+        return self.database.table(call.step.table).update_where(change, where=f"k >= {low} and k < {high}")
+
+    def _delete_where(self, call: Call) -> object:
+        return self.database.table(call.step.table).delete_where(f"n = {call.step.given[0]}")
+
+    # Reads
+
+    def _scan(self, call: Call) -> tables.Rows:
+        return self._rows(self.database.table(call.step.table).scan(ordered=call.step.given[0]).to_arrow(), call)
+
+    def _scan_at(self, call: Call) -> tables.Rows:
+        is_ordered, place = call.step.given
+        call.moment = self._moment(place)
+        scan = self.database.table(call.step.table).scan(as_of=call.moment, ordered=is_ordered)
+        return self._rows(scan.to_arrow(), call, is_ordered)
+
+    def _rows(self, table: pa.Table, call: Call, is_ordered: bool = False) -> tables.Rows:
+        rows = tables.rows_of(table)
+        assert not is_ordered or list(rows) == sorted(rows), f"rows are not in order: {call}"
+        return rows
+
+    def _get(self, call: Call) -> tables.Rows:
+        key = call.step.given[0]
+        row = self.database.table(call.step.table).get(key)
+        return {} if row is None else {row["k"]: (row["v"], row["n"])}
+
+    def _get_many(self, call: Call) -> tables.Rows:
+        keys = sorted(set(call.step.given[0]))
+        return tables.rows_of(self.database.table(call.step.table).get_many(keys))
+
+    def _sum(self, call: Call) -> tuple[int, int | None]:
+        measures = {"rows": ("k", "count"), "total": ("n", "sum")}
+        answer = self.database.table(call.step.table).scan().aggregate(measures).to_pylist()[0]
+        return answer["rows"], answer["total"]
+
+    def _changes(self, call: Call) -> list[tuple[object, ...]]:
+        place, is_every = call.step.given
+        first, second = self._moment(place), self._moment(place / 2)
+        call.moment, call.until = min(first, second), max(first, second)
+        feed = self.database.table(call.step.table).changes(call.moment, call.until, every=is_every).to_arrow()
+        return [tuple(row.values()) for row in feed.to_pylist()]
+
+    def _maintain(self, call: Call) -> None:
+        self.database.table(call.step.table).maintain(call.step.given[0])

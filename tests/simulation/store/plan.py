@@ -1,0 +1,198 @@
+"""Plan: all that a run of a seed does, as data: the options of the store, the actors, and the steps of each.
+
+A plan is drawn from a seed, and can be made smaller: a failure is shown with the fewest steps that still fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from nyala.engine.options import StoreOptions
+
+TABLES = ("one", "two")
+KEYS = 12
+KINDS_OF_UPKEEP = ("flush", "flush_deltas", "compact", "minor_compact", "major_compact", "gc")
+OPERATIONS = (
+    "insert", "insert_ignore", "upsert", "upsert_ignore", "update", "update_ignore", "delete", "delete_ignore", "merge",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of an actor: its kind, and what it is called with."""
+
+    kind: str
+    table: str = "one"
+    given: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.table} {' '.join(map(repr, self.given))}".rstrip()
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A thread and its steps, in order."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: ``lives`` follow each other on one disk, with a power failure or a kill between two."""
+
+    seed: int
+    options: dict[str, Any]
+    buckets: int
+    """Hash partitions of each table; 0: none."""
+    lives: tuple[tuple[Actor, ...], ...]
+    ends: tuple[str, ...]
+    """How each life but the last one ends: at a step drawn from the seed, by ``power`` or ``kill``; or by ``close``."""
+    line_every: int
+    """A thread may lose its turn at a line of the engine, once in so many on the average; 0: at locks alone."""
+
+    @property
+    def store_options(self) -> StoreOptions:
+        return StoreOptions(**self.options)
+
+    def __str__(self) -> str:
+        lines = [f"options {self.options}, {self.buckets} buckets, a line in {self.line_every}"]
+        for number, life in enumerate(self.lives):
+            lines.append(f"life {number}, {self.ends[number] if number < len(self.ends) else 'closed'}:")
+            lines += [f"  {actor.name}: {'; '.join(map(str, actor.steps))}" for actor in life]
+        return "\n".join(lines)
+
+    def smaller(self) -> Iterator[Plan]:
+        """Yield plans with less: a life, an actor, half of its steps, one step."""
+        for number in range(len(self.lives) - 1, -1, -1):
+            if len(self.lives) > 1:
+                ends = tuple(end for place, end in enumerate(self.ends) if place != min(number, len(self.ends) - 1))
+                yield replace(self, lives=self.lives[:number] + self.lives[number + 1 :], ends=ends)
+            life = self.lives[number]
+            for place, actor in enumerate(life):
+                yield self._with(number, life[:place] + life[place + 1 :])
+                steps = actor.steps
+                size = len(steps) // 2
+                while size:
+                    for start in range(0, len(steps), size):
+                        rest = replace(actor, steps=steps[:start] + steps[start + size :])
+                        yield self._with(number, (*life[:place], rest, *life[place + 1 :]))
+                    size //= 2
+
+    def _with(self, number: int, life: tuple[Actor, ...]) -> Plan:
+        return replace(self, lives=(*self.lives[:number], life, *self.lives[number + 1 :]))
+
+    @property
+    def size(self) -> int:
+        """How many steps it has."""
+        return sum(len(actor.steps) for life in self.lives for actor in life)
+
+
+def plan_of(seed: int) -> Plan:
+    """Draw a plan."""
+    random = Random(f"{seed} plan")
+    lives = random.choice((1, 1, 2, 2, 3))
+    return Plan(
+        seed,
+        _options(random),
+        random.choice((0, 0, 2, 3)),
+        tuple(_life(random) for _ in range(lives)),
+        tuple(random.choice(("power", "power", "kill", "close")) for _ in range(lives - 1)),
+        random.choice((0, 0, 60, 300, 2_000)),
+    )
+
+
+def _options(random: Random) -> dict[str, Any]:
+    """Draw options: most as they are by default, some so small that what is rare comes all the time."""
+    small: dict[str, tuple[Any, ...]] = {
+        "flush_bytes": (1, 400, 4_000),
+        "flush_deltas_bytes": (1, 200, 2_000),
+        "direct_load_bytes": (1, 100),
+        "direct_load_unsorted_bytes": (1, 100),
+        "redo_files_count": (2, 3),
+        "history_gc_bytes": (1, 1_000),
+        "compaction_bytes": (1_000, 100_000),
+        "key_index_bytes": (0, 100),
+        "wal_queue_bytes": (1_000,),
+        "page_cache_bytes": (1, 4_096),
+        "scan_batch_bytes": (1, 200),
+        "memory_bytes": (200_000,),
+        "transaction_bytes": (100_000,),
+    }
+    options: dict[str, Any] = {
+        "maintenance": random.choice(("on", "on", "off")),
+        "scan_threads": random.choice((0, 1, 2, 4)),
+        "load_threads": random.choice((1, 2)),
+        "disk_reserve_bytes": 0,
+        "wal_segment_bytes": random.choice((1 << 12, 1 << 14, 1 << 16)),  # the disk in memory has all of each
+    }
+    share = random.choice((0.1, 0.3, 0.6))
+    options |= {name: random.choice(values) for name, values in small.items() if random.random() < share}
+    if options["maintenance"] == "off":
+        options.pop("memory_bytes", None)  # nobody would flush
+    return options
+
+
+def _life(random: Random) -> tuple[Actor, ...]:
+    count = random.choice((3, 8, 20))
+    writers = random.choice((1, 2, 3, 4))
+    readers = random.choice((0, 1, 2))
+    actors = [Actor(f"writer {number}", _steps(random, count, _writing)) for number in range(writers)]
+    actors += [Actor(f"reader {number}", _steps(random, count, _reading)) for number in range(readers)]
+    if random.random() < 0.8:
+        actors.append(Actor("upkeep", _steps(random, count, _upkeep)))
+    return tuple(actors)
+
+
+def _steps(random: Random, count: int, draw: Any) -> tuple[Step, ...]:
+    return tuple(draw(random) for _ in range(random.randint(1, count)))
+
+
+def _rows(random: Random) -> tuple[tuple[int, int | None], ...]:
+    """Draw keys and numbers to write or to add."""
+    count = random.choice((1, 1, 1, 2, 5))
+    numbers = [random.choice((None, *range(-3, 4))) for _ in range(count)]
+    return tuple((random.randrange(KEYS), number) for number in numbers)
+
+
+def _writing(random: Random) -> Step:
+    table, kind = random.choice(TABLES), random.random()
+    if kind < 0.6:
+        is_atomic, age = random.random() < 0.3, random.choice((None, None, None, 0, 1, 3))
+        return Step("write", table, (random.choice(OPERATIONS), _rows(random), is_atomic, age))
+    if kind < 0.75:
+        writes = tuple(
+            (random.choice(TABLES), random.choice(OPERATIONS), _rows(random)) for _ in range(random.randint(1, 3))
+        )
+        return Step("transact", table, (writes, random.random() < 0.1))
+    if kind < 0.85:
+        return Step("update_where", table, (random.randrange(KEYS), random.randrange(KEYS)))
+    if kind < 0.9:
+        return Step("delete_where", table, (random.randrange(-3, 4),))
+    return _reading(random)
+
+
+def _reading(random: Random) -> Step:
+    table, kind = random.choice(TABLES), random.random()
+    if kind < 0.3:
+        return Step("scan", table, (random.random() < 0.5,))
+    if kind < 0.5:
+        return Step("scan_at", table, (random.random() < 0.5, random.random()))
+    if kind < 0.65:
+        return Step("get", table, (random.randrange(KEYS),))
+    if kind < 0.75:
+        return Step("get_many", table, (tuple(random.randrange(KEYS) for _ in range(3)),))
+    if kind < 0.85:
+        return Step("sum", table)
+    if kind < 0.95:
+        return Step("changes", table, (random.random(), random.random() < 0.5))
+    return Step("sleep", table, (random.choice((0.001, 0.1, 5.0)),))
+
+
+def _upkeep(random: Random) -> Step:
+    if random.random() < 0.2:
+        return Step("sleep", "one", (random.choice((0.001, 0.1)),))
+    return Step("maintain", random.choice(TABLES), (random.choice(KINDS_OF_UPKEEP),))

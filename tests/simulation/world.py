@@ -1,0 +1,104 @@
+"""World: the engine's seams in the hands of a simulation: threads, clocks, and the randomness of names.
+
+Within `simulated` the engine's threads take turns, its clocks show virtual time, and its random numbers come from the
+seed. What the engine keeps for the whole process (pools of threads) is made anew for each run.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import pkgutil
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import _base as futures
+from contextlib import ExitStack, contextmanager, nullcontext
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import nyala.clients.api
+import nyala.engine
+import nyala.schemas
+from nyala.engine import threads
+from nyala.engine.mvcc import clock
+from nyala.engine.scan.read import pool
+from nyala.engine.vectors.memory.reused import release_all
+
+from .primitives import Primitives
+from .scheduler import Scheduler
+
+EPOCH_SECONDS = 1_700_000_000
+"""The time of day at which each simulation begins."""
+
+
+class VirtualTime:
+    """Stands for the module ``time`` in `engine/mvcc/clock`."""
+
+    CLOCK_BOOTTIME = 7
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.step_seconds = 0.0
+        """By how much the time of day was set forward or back."""
+
+    def time_ns(self) -> int:
+        return int((EPOCH_SECONDS + self._scheduler.now + self.step_seconds) * 1e9)
+
+    def perf_counter(self) -> float:
+        return self._scheduler.now
+
+    def clock_gettime(self, clock: int) -> float:
+        assert clock == self.CLOCK_BOOTTIME
+        return self._scheduler.now
+
+
+@contextmanager
+def simulated(scheduler: Scheduler, random: Random) -> Iterator[VirtualTime]:
+    """Let the engine run in a scheduler's world; yield its clock."""
+    time = VirtualTime(scheduler)
+    with ExitStack() as stack:
+        doubles = Primitives(scheduler).names()
+        for name, double in doubles.items():
+            stack.enter_context(patch.object(threads, name, double))
+        stack.enter_context(patch.object(futures, "threading", SimpleNamespace(**doubles)))  # what a future waits with
+        stack.enter_context(patch.object(clock, "time", time))
+        stack.enter_context(patch.object(uuid, "uuid4", lambda: uuid.UUID(int=random.getrandbits(128), version=4)))
+        stack.enter_context(patch.object(pool, "_HELPERS", pool._Helpers()))
+        _prepare_process()
+        _forget()
+        yield time
+
+
+@functools.cache
+def _prepare_process() -> None:
+    """Import all that the engine may import later, and take away the real lock that a cached property of Python 3.11
+    holds while it is computed: whoever lost its turn within would keep it."""
+    for package in (nyala.engine, nyala.schemas, nyala.clients.api):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if "kernels" not in module.name:
+                importlib.import_module(module.name)
+    for thing in gc.get_objects():
+        if isinstance(thing, functools.cached_property) and hasattr(thing, "lock"):
+            thing.lock = nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _forget() -> None:
+    """Let the engine forget what it keeps for the whole process: a run must not depend on those before it."""
+    for cached in _cached_functions():
+        cached.cache_clear()
+    release_all()
+
+
+@functools.cache
+def _cached_functions() -> list[Any]:
+    kept = {"library"}  # the machine code of the kernels
+    return [
+        thing
+        for thing in gc.get_objects()
+        if isinstance(thing, functools._lru_cache_wrapper)
+        and thing.__module__.startswith("nyala.")
+        and thing.__name__ not in kept
+    ]
