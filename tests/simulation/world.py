@@ -10,6 +10,8 @@ import functools
 import gc
 import importlib
 import pkgutil
+import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import _base as futures
@@ -69,6 +71,8 @@ def simulated(scheduler: Scheduler, random: Random) -> Iterator[VirtualTime]:
         stack.enter_context(patch.object(pool, "_HELPERS", pool._Helpers()))
         _prepare_process()
         _forget()
+        for holder, name, kind in _locks_of_the_process():
+            stack.enter_context(patch.object(holder, name, doubles[kind]()))
         yield time
 
 
@@ -83,6 +87,24 @@ def _prepare_process() -> None:
     for thing in gc.get_objects():
         if isinstance(thing, functools.cached_property) and hasattr(thing, "lock"):
             thing.lock = nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@functools.cache
+def _locks_of_the_process() -> list[tuple[Any, str, str]]:
+    """Return the locks that modules of the engine made when they were imported, alone or in objects of theirs, as the
+    holder, the attribute and the kind. Without a double, a thread that lost its turn would keep them from the others.
+    """
+    kinds: dict[type, str] = {type(threading.Lock()): "Lock", type(threading.RLock()): "RLock"}
+    found = []
+    for module in [module for name, module in sys.modules.items() if name.startswith("nyala.engine.")]:
+        for thing in [module, *vars(module).values()]:
+            if thing is not module and not type(thing).__module__.startswith("nyala.engine."):
+                continue
+            slots = [slot for kind in type(thing).__mro__ for slot in getattr(kind, "__slots__", ())]
+            for name in [*getattr(thing, "__dict__", ()), *slots]:
+                if (kind := kinds.get(type(getattr(thing, name, None)))) is not None:
+                    found.append((thing, name, kind))
+    return found
 
 
 def _forget() -> None:
