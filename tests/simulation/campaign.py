@@ -67,7 +67,7 @@ class Sums:
 def main(simulation: Simulation) -> int:
     """Run what the command line names; return 1 if a seed failed."""
     parser = argparse.ArgumentParser(prog=f"python -m {simulation.module}")
-    parser.add_argument("--seed", type=int, help="run this one, and show all that it did")
+    parser.add_argument("--replay", type=int, metavar="SEED", help="run this one, and show all that it did")
     parser.add_argument("--start", type=int, default=0, help="the first of many seeds")
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--minutes", type=float, help="end after so long, however many seeds are left")
@@ -85,8 +85,8 @@ def main(simulation: Simulation) -> int:
 
 
 def _run(simulation: Simulation, options: argparse.Namespace) -> int:
-    if options.seed is not None:
-        return show(simulation, options.seed)
+    if options.replay is not None:
+        return show(simulation, options.replay)
     return sweep(simulation, options)
 
 
@@ -155,7 +155,7 @@ def sweep(simulation: Simulation, options: argparse.Namespace) -> int:
             if error.strip():
                 failures.append((int(seed), error.strip()))
                 console.print(f"seed {seed} fails: {error.strip()[:300]}", markup=False)
-                console.print(f"  python -m {simulation.module} --seed {seed}", markup=False)
+                console.print(f"  python -m {simulation.module} --replay {seed}", markup=False)
     spent = time.monotonic() - began
     table = Table(
         "seeds", "failed", "steps", "turns", "crashes", "virtual hours", "seeds an hour", title=simulation.module

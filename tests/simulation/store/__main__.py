@@ -1,4 +1,4 @@
-"""Races in a store, by seeds: ``python -m tests.simulation.store --seeds 1000``, ``--seed 7`` to replay one."""
+"""Races in a store, by seeds: ``python -m tests.simulation.store --seeds 1000``, ``--replay 7`` to see one again."""
 
 from __future__ import annotations
 

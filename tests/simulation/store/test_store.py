@@ -37,7 +37,7 @@ def test_a_seed_goes_the_same_way_twice() -> None:
 
 
 def test_a_seed_goes_the_same_way_in_another_process() -> None:
-    command = [sys.executable, "-m", "tests.simulation.store", "--seed", "2"]
+    command = [sys.executable, "-m", "tests.simulation.store", "--replay", "2"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     how: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 120}
     texts = [subprocess.run(command, cwd=_ROOT, env=environment, **how).stdout for _ in range(2)]
