@@ -42,12 +42,12 @@ class Stopped(BaseException):
 
 
 class Task:
-    """A simulated thread. ``process`` is the simulated process that it belongs to, if any."""
+    """A simulated thread."""
 
-    __slots__ = ("baton", "ident", "is_over", "is_woken", "name", "number", "process", "queue", "thread", "until")
+    __slots__ = ("baton", "ident", "is_over", "is_woken", "name", "number", "queue", "thread", "until")
 
-    def __init__(self, number: int, name: str, process: object = None) -> None:
-        self.number, self.name, self.process = number, name, process
+    def __init__(self, number: int, name: str) -> None:
+        self.number, self.name = number, name
         self.baton = _thread.allocate_lock()
         self.baton.acquire()
         self.ident = 0
@@ -99,7 +99,7 @@ class Scheduler:
         """
         answers: list[Answer] = []
         errors: list[BaseException] = []
-        first = self._task("main", None)
+        first = self._task("main")
         self._runnable.append(first.number)
 
         def host() -> None:
@@ -133,9 +133,9 @@ class Scheduler:
                     self.failures.append((task.name, HangError("an abandoned thread does not end")))
         self.running = None
 
-    def start(self, name: str, work: Callable[[], object], process: object = None) -> Task:
+    def start(self, name: str, work: Callable[[], object]) -> Task:
         """Start a thread; the caller goes on, or the thread does."""
-        task = self._task(name, process if process is not None or self.running is None else self.running.process)
+        task = self._task(name)
 
         def run() -> None:
             task.ident = _thread.get_ident()
@@ -159,8 +159,8 @@ class Scheduler:
         self.point()
         return task
 
-    def _task(self, name: str, process: object) -> Task:
-        task = Task(self._started, name, process)
+    def _task(self, name: str) -> Task:
+        task = Task(self._started, name)
         self._started += 1
         self._tasks.append(task)
         return task

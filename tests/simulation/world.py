@@ -43,11 +43,9 @@ class VirtualTime:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self.step_seconds = 0.0
-        """By how much the time of day was set forward or back."""
 
     def time_ns(self) -> int:
-        return int((EPOCH_SECONDS + self._scheduler.now + self.step_seconds) * 1e9)
+        return int((EPOCH_SECONDS + self._scheduler.now) * 1e9)
 
     def perf_counter(self) -> float:
         return self._scheduler.now

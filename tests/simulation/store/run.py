@@ -44,11 +44,6 @@ class Outcome:
     error: BaseException | None = None
     lines: list[str] = field(default_factory=list)
 
-    @property
-    def reason(self) -> str:
-        """The error as text, without moments, to tell whether a smaller plan fails alike."""
-        return type(self.error).__name__ if self.error else ""
-
 
 def run_seed(seed: int, lines_kept: int = 0) -> Outcome:
     """Run the plan of a seed."""
