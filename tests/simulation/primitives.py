@@ -23,7 +23,7 @@ class Primitives:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
 
-    def names(self) -> dict[str, object]:
+    def names(self) -> dict[str, Any]:
         """Return what takes the place of each name."""
         scheduler = self.scheduler
         return {
