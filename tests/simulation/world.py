@@ -7,7 +7,6 @@ seed. What the engine keeps for the whole process (pools of threads) is made ane
 from __future__ import annotations
 
 import functools
-import gc
 import importlib
 import pkgutil
 import sys
@@ -82,9 +81,18 @@ def _prepare_process() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if "kernels" not in module.name:
                 importlib.import_module(module.name)
-    for thing in gc.get_objects():
-        if isinstance(thing, functools.cached_property) and hasattr(thing, "lock"):
+    for thing in _things_of_modules():
+        if type(thing) is functools.cached_property and hasattr(thing, "lock"):
             thing.lock = nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _things_of_modules() -> Iterator[Any]:
+    """Yield what the modules of the product have, and the attributes of their classes."""
+    for module in [module for name, module in sys.modules.items() if name.startswith("nyala.")]:
+        for thing in list(vars(module).values()):
+            yield thing
+            if isinstance(thing, type):
+                yield from list(vars(thing).values())
 
 
 @functools.cache
@@ -115,10 +123,5 @@ def _forget() -> None:
 @functools.cache
 def _cached_functions() -> list[Any]:
     kept = {"library"}  # the machine code of the kernels
-    return [
-        thing
-        for thing in gc.get_objects()
-        if isinstance(thing, functools._lru_cache_wrapper)
-        and thing.__module__.startswith("nyala.")
-        and thing.__name__ not in kept
-    ]
+    functions = {id(thing): thing for thing in _things_of_modules() if type(thing) is functools._lru_cache_wrapper}
+    return [thing for thing in functions.values() if thing.__name__ not in kept]

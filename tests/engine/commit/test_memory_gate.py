@@ -80,12 +80,7 @@ def test_many_tablets_are_not_summed_up_for_each_of_their_tables(
 ) -> None:
     now = 1.0
 
-    class Clock:
-        @staticmethod
-        def monotonic() -> float:
-            return now
-
-    monkeypatch.setattr(module, "time", Clock)
+    monkeypatch.setattr(module.threads, "monotonic", lambda: now)
     tablets = Tablets(*[MIB] * count)
     gate = tablets.gate(1 << 40)
     assert gate.state().stores_bytes == count * MIB
