@@ -108,3 +108,12 @@ def test_what_frees_memory_goes_first_when_writers_wait_for_it() -> None:
     assert [name.partition(" of")[0] for name in done[:2] if name] == ["flush tablet 2", "flush deltas"], done
     assert done[2] == "minor delta compaction of tablet 2", "which was worth more than a flush that nobody waits for"
     subject.close()
+
+
+def test_an_empty_memrowset_is_not_flushed_however_small_the_limit() -> None:
+    """Its pages take more than a byte: maintenance flushed nothing, again and again, without a pause."""
+    subject = Subject(flush_bytes=1)
+    subject.upsert(1)
+    works = [subject.store.run_maintenance_once() or "nothing" for _ in range(5)]
+    assert [work for work in works if work.startswith("flush")] == works[:1], works
+    subject.close()
