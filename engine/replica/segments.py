@@ -59,7 +59,7 @@ class SegmentPoint:
 
     place: LogPlace
     manifest: int
-    """The how manyeth one that this source has read."""
+    """Its number among the manifests that this source has read."""
     store_uuid: str
     safe: int
     readable: int
