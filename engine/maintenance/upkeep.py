@@ -287,8 +287,8 @@ class TabletUpkeep:
     def flush_score(self) -> float:
         """Return more than 0 if the MemRowSet is large, writers wait for memory, or an earlier flush failed."""
         version = self.tablet.version
-        held = version.active.nbytes if len(version.active) else 0  # an empty MemRowSet has pages, too
-        share = held / self.options.flush_bytes
+        size_bytes = version.active.nbytes if len(version.active) else 0  # an empty MemRowSet has pages, too
+        share = size_bytes / self.options.flush_bytes
         at_least = _RETRY_SCORE if version.frozen or MaintenanceKind.FLUSH in self.tablet.flush_failures else 0.0
         return max(self._memory_score(held_rows(self.tablet), share), at_least)
 
