@@ -334,19 +334,19 @@ class NeededSegments:
             raise
 
     def _records(self, former: SegmentPoint | None) -> Iterator[tuple[bool, LogRecords]]:
-        end, done = self._newest.number, former.number if former else 0
+        end, applied = self._newest.number, former.number if former else 0
         if former is None:
             self._source.all_anew()
         if former is not None and former.store_uuid != self._newest.store_uuid:
             raise self._source.other_history()
         reader = self._source.log_of(self.manifest)
-        if reader.first_lsn > max(done, 1) and former is not None:
+        if reader.first_lsn > max(applied, 1) and former is not None:
             raise GapError
         for run in reader.runs():
             if former is not None:
                 self._check_history(run, former)
             records = run.records.part(0, end - run.records.first_lsn)
-            count = min(max(done - records.first_lsn, 0), len(records))
+            count = min(max(applied - records.first_lsn, 0), len(records))
             if count:
                 yield False, records.part(0, count)
             if count < len(records):
