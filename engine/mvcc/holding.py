@@ -8,6 +8,7 @@ to ask: ``locations`` is empty, not None.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -91,6 +92,10 @@ def verb(method: Callable[Concatenate[AnyHeld, Asked], Answer]) -> Callable[Conc
             return method(self, *args, **named)
         except StoreError as error:
             self.holding.judge(error)
+            raise
+        except (RuntimeError, CancelledError) as error:
+            if self.holding.is_closed:  # it was closed meanwhile, and its threads take no more work
+                raise self.holding.closed() from error
             raise
 
     return checked
