@@ -8,28 +8,56 @@ from ...schemas import compute as pc
 from ...schemas.cells.wrapped import unwrapped
 
 
-def plain_layout(values: pa.Array) -> pa.Array:
-    """Return cells without views, dictionaries, runs and extension types, inside of them too."""
+def plain_layout(values: pa.Array, target: pa.DataType | None = None) -> pa.Array:
+    """Return cells without views, dictionaries, runs and extension types, inside of them too.
+
+    Lists that are to become lists of one length in ``target`` become so here, with NULLs as the items of a NULL: a cast
+    by Arrow would leave there what the memory held before. They stay as they are if a length is wrong.
+    """
     values = unwrapped(values)
     kind, is_ = values.type, pa.types
     if is_.is_dictionary(kind):
-        return plain_layout(values.dictionary).take(values.indices)
+        return plain_layout(values.dictionary, target).take(values.indices)
     if is_.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(
-            [plain_layout(part) for part in values.flatten()], names, mask=values.is_null()
-        )
+        parts = [plain_layout(part, _field(target, name)) for part, name in zip(values.flatten(), names, strict=True)]
+        return pa.StructArray.from_arrays(parts, names, mask=values.is_null())
     if is_.is_map(kind):
         pairs = values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
-        keys, items = map(plain_layout, pc.list_flatten(pairs).flatten())
-        return pa.MapArray.from_arrays(_offsets(pairs).cast(pa.int32()), keys, items, mask=values.is_null())
-    if is_.is_nested(kind):
-        return pa.LargeListArray.from_arrays(
-            _offsets(values), plain_layout(pc.list_flatten(values)), mask=values.is_null()
+        keys, items = pc.list_flatten(pairs).flatten()
+        inner = (target.key_type, target.item_type) if isinstance(target, pa.MapType) else (None, None)
+        return pa.MapArray.from_arrays(
+            _offsets(pairs).cast(pa.int32()),
+            plain_layout(keys, inner[0]),
+            plain_layout(items, inner[1]),
+            mask=values.is_null(),
         )
+    if is_.is_nested(kind):
+        items = plain_layout(pc.list_flatten(values), getattr(target, "value_type", None))
+        if isinstance(target, pa.FixedSizeListType) and _have_one_length(values, target.list_size):
+            return _of_one_length(values, items, target.list_size)
+        return pa.LargeListArray.from_arrays(_offsets(values), items, mask=values.is_null())
     if is_.is_string_view(kind) or is_.is_binary_view(kind):
         return values.cast(pa.string() if is_.is_string_view(kind) else pa.binary())
     return values
+
+
+def _field(target: pa.DataType | None, name: str) -> pa.DataType | None:
+    if not isinstance(target, pa.StructType) or (place := target.get_field_index(name)) < 0:
+        return None
+    return target.field(place).type
+
+
+def _have_one_length(lists: pa.Array, length: int) -> bool:
+    return not pc.any(pc.not_equal(pc.list_value_length(lists.drop_null()), length)).as_py()
+
+
+def _of_one_length(lists: pa.Array, items: pa.Array, length: int) -> pa.Array:
+    """Return lists as such of one length; ``items`` are the items of those that are not NULL."""
+    if lists.null_count:
+        present = lists.is_valid().to_numpy(zero_copy_only=False).repeat(length)
+        items = items.take(pa.array(present.cumsum() - 1, mask=~present))
+    return pa.FixedSizeListArray.from_arrays(items, length, mask=lists.is_null())
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
