@@ -52,5 +52,18 @@ def _steps(rows: Iterable[StructField], there: Iterable[ColumnSchema]) -> Iterab
 
 
 def _logical(field: StructField) -> LogicalType:
-    arrow = arrow_type(field.dataType, field.name)
-    return LogicalType.from_arrow(pa.field(field.name, pa.timestamp("us") if pa.types.is_timestamp(arrow) else arrow))
+    return LogicalType.from_arrow(pa.field(field.name, _in_table(arrow_type(field.dataType, field.name))))
+
+
+def _in_table(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a new column for cells of one in which Spark exchanges them: as ``CREATE TABLE`` makes it."""
+    is_ = pa.types
+    if is_.is_timestamp(kind):
+        return pa.timestamp("us")
+    if is_.is_time(kind):
+        return pa.time64("us")
+    if is_.is_struct(kind):
+        return pa.struct([field.with_type(_in_table(field.type)) for field in kind])
+    if is_.is_map(kind):
+        return pa.map_(_in_table(kind.key_type), _in_table(kind.item_type))
+    return pa.list_(_in_table(kind.value_type)) if is_.is_list(kind) else kind

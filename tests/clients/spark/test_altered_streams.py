@@ -3,6 +3,7 @@ By calling what Spark calls: no Java needed."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -128,6 +129,54 @@ def test_a_sink_gets_the_columns_of_its_rows(homes: Table, db: Database, source:
     assert found["columns"][-2]["comment"] == "in euros" and found["schema_version"] == before + 1, "one change"
     rows = db.table("homes").scan().to_arrow().to_pylist()
     assert [(row["id"], row["n"], float(row["price"])) for row in rows] == [(2, 1 << 40, 1.0)]
+
+
+MOMENTS = spark.ArrayType(spark.TimestampType())
+NESTED = {
+    "seen": (MOMENTS, "list<timestamp[us]>"),
+    "by": (spark.MapType(spark.StringType(), MOMENTS), "map<string, list<timestamp[us]>>"),
+    "who": (
+        spark.StructType([spark.StructField("at", spark.TimestampType()), spark.StructField("on", spark.TimeType(6))]),
+        "struct<at: timestamp[us], on: time64[us]>",
+    ),
+    "opens": (spark.TimeType(6), "time64[us]"),
+    "took": (spark.ArrayType(spark.DayTimeIntervalType()), "list<duration[us]>"),
+}
+
+
+def test_a_sink_gets_nested_columns_as_create_table_makes_them(db: Database, source: Source) -> None:
+    """Moments inside of cells have a zone on their way from Spark, and times have nanoseconds."""
+    db.create_table("homes", pa.schema([pa.field("id", pa.int64(), False)]), ["id"])
+    fields = [spark.StructField("id", spark.LongType(), False)]
+    rows = spark.StructType([*fields, *(spark.StructField(name, kind) for name, (kind, _) in NESTED.items())])
+    noon, times = dt.datetime(2026, 3, 8, 12, 0, 0, 1), [dt.time(9, 30), dt.timedelta(microseconds=-1)]
+    who = {"at": noon, "on": times[0]}
+    cells = [
+        [1, 2],
+        [[noon, None], None],
+        [[("a", [noon]), ("b", None)], []],
+        [who, None],
+        times[:1] * 2,
+        [times[1:]] * 2,
+    ]
+    wanted = arrow_schema(rows)
+    given = [[each.replace(tzinfo=dt.UTC) if each else each for each in cell] if cell else cell for cell in cells[1]]
+    batch = pa.record_batch(
+        [pa.array(each, field.type) for each, field in zip(cells, wanted, strict=True)], schema=wanted
+    )
+    assert batch.column("seen").to_pylist() == given
+    for number in range(2):
+        sink = source(mergeSchema=True).streamWriter(rows, False)
+        staged = sink.write(iter([batch]))
+        sink.commit([StagedPartsOfBatch(staged.transaction, staged.parts, staged.rows, "query")], number)
+    table = db.table("homes")
+    described = table.describe()
+    assert {each["name"]: each["type"] for each in described["columns"][1:]} == {
+        name: word for name, (_, word) in NESTED.items()
+    }
+    assert described["schema_version"] == 2, "the second one finds all columns there"
+    columns = table.scan(ordered=True).to_arrow().to_pydict()
+    assert list(columns.values()) == cells
 
 
 def test_a_sink_leaves_the_table_as_it_is_unless_told(homes: Table, source: Source) -> None:
