@@ -66,6 +66,8 @@ STEPS = (
     Step("full-disk", "make full-disk CYCLES={dose} SEED={seed}", 50),
     Step("race", "make race SECONDS={dose} SEED={seed}", 600),
     Step("live", "make live SECONDS={dose} SEED={seed}", 600),
+    Step("isolation", "make isolation SECONDS={dose} SEED={seed}", 300),
+    Step("isolation-server", "make isolation WAY=server SECONDS={dose} SEED={seed}", 300),
     Step("simulate", "make simulate MINUTES={dose} START={seed}000000", 60),
     Step("decay", "make decay FLIPS={dose} SEED={seed}", 300),
     Step("leases", "make leases SECONDS={dose} SEED={seed}", 300),
