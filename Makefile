@@ -131,7 +131,7 @@ race: .venv/.installed-dev  ## writers, scanners and all compactions at once, ev
 live: .venv/.installed-dev  ## read a directory beside the process that changes it and is killed, every read checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/campaigns/live/campaign.py --seconds $(SECONDS) --seed $(SEED)
 
-isolation: .venv/.installed-dev  ## record what clients did and saw, and look for anomalies (SECONDS=60 SEED=0 WAY=embedded or server)
+isolation: .venv/.installed-dev  ## record what clients did and saw, and look for anomalies (SECONDS=60 SEED=0 WAY=embedded, server, servers, failover or replica)
 	@$(BIN)/python tests/campaigns/isolation/campaign.py --way $(or $(WAY),embedded) --seconds $(SECONDS) --seed $(SEED)
 
 decay: .venv/.installed-dev  ## flip bits under a running store that is scanned, compacted and backed up (FLIPS=300 SEED=0)

@@ -23,8 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.campaigns.isolation import tables
 from tests.campaigns.isolation.checker import check
 from tests.campaigns.isolation.clients import Client, Shared
+from tests.campaigns.isolation.places import Place
 from tests.campaigns.isolation.versions import Anomaly
-from tests.campaigns.isolation.ways import WAYS, Place, Promise
+from tests.campaigns.isolation.ways import WAYS, Promise
 
 _CLIENTS = 3
 """Of each table."""
@@ -42,6 +43,8 @@ class Result:
     transactions: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     anomalies: list[Anomaly] = field(default_factory=list)
+    of_all_keys: list[Anomaly] = field(default_factory=list)
+    """What whole transactions show if the level is that of each key."""
 
     @property
     def violations(self) -> list[Anomaly]:
@@ -50,6 +53,7 @@ class Result:
 
     def __str__(self) -> str:
         allowed = Counter(each.nickname or each.name for each in self.anomalies if each not in self.violations)
+        allowed += Counter(each.nickname or each.name for each in self.of_all_keys)
         names = ", ".join(f"{count} {name}" for name, count in allowed.items()) or "none"
         of_key = " of each key" if self.promise.is_of_each_key else ""
         return (
@@ -65,6 +69,8 @@ class Campaign:
         """Run some promises, or else all of the way."""
         self.way, self.seed = WAYS[way], seed
         self.results = [Result(promise) for promise in promises or self.way.promises]
+        self.counts = Counter[str]()
+        """What disturbed the stores."""
         self._random = Random(seed)
         self._failures: list[BaseException] = []
 
@@ -108,11 +114,15 @@ class Campaign:
         if self._failures:
             raise self._failures[0]
         assert not any(thread.is_alive() for thread in threads), "a client hangs"
+        self.counts += place.counts
         for result, each in zip(self.results, shared, strict=True):
             history = each.history(database, since)
             result.transactions += len(history.transactions)
             result.kinds += each.counts
-            result.anomalies += check(history.by_key() if result.promise.is_of_each_key else history)
+            if result.promise.is_of_each_key:
+                result.of_all_keys += check(history)
+                history = history.by_key()
+            result.anomalies += check(history)
 
     def _guarded(self, work: Callable[[threading.Event], None], stop: threading.Event) -> None:
         try:
@@ -137,6 +147,7 @@ def main() -> int:
     print(f"seed {options.seed}, {options.way}", flush=True)
     campaign = Campaign(options.way, options.seed)
     campaign.run(options.seconds)
+    print(", ".join(f"{count:,} {what}" for what, count in sorted(campaign.counts.items())))
     for result in campaign.results:
         print(", ".join(f"{count:,} {kind}" for kind, count in sorted(result.kinds.items())))
     for anomaly in campaign.violations[:20]:

@@ -40,8 +40,8 @@ class Workload:
     reads: Sequence[str]
     one_place: bool = False
     """Whether each write is about rows of one p, so that one server has them."""
-    pause: float = 0.0
-    """The longest pause of a client, in seconds."""
+    may_be_partial: bool = False
+    """Whether a write that is refused may be applied in part: on some of several servers."""
     staleness: float = 0.0
     """Scans may be answered by replicas that are so far behind, in seconds."""
 
@@ -95,8 +95,6 @@ class Client:
             kinds = load.writes if self.random.random() < 0.5 else load.reads
             name = self.random.choice(kinds)
             WAYS[name](self, name)
-            if load.pause:
-                stop.wait(self.random.uniform(0, load.pause))
 
     @contextmanager
     def _recorded(self, what: str) -> Iterator[Transaction]:
@@ -107,7 +105,7 @@ class Client:
         except (ConflictError, RowErrors) as error:
             if "CONFLICT" not in str(error) and not isinstance(error, ConflictError):
                 raise
-            each.outcome = ABORTED
+            each.outcome = UNKNOWN if self.shared.workload.may_be_partial else ABORTED
         except UnavailableError:
             each.outcome = UNKNOWN
             if not each.writes:
@@ -243,7 +241,8 @@ class Client:
         with self._recorded("transaction") as each:
             moment = self.database.now()
             to_write = self._some(2)
-            others = self.random.sample(self.shared.keys.window({p for p, _ in to_write}), 2)
+            places = {p for p, _ in to_write} if is_guarded else range(PLACES)
+            others = self.random.sample(self.shared.keys.window(places), 2)
             reads = self._scan([*{*to_write, *others}], moment)
             is_twice = self.random.random() < 0.2
             writes: dict[Key, tuple[int, ...]] = {}

@@ -59,10 +59,11 @@ class History:
     """Of registers: the values that each key had, in order. None for lists, whose reads show the order."""
 
     def by_key(self) -> History:
-        """Return the history in which each key of a transaction is a transaction of its own."""
+        """Return the history in which each key of a transaction is a transaction of its own, and of its own client."""
+        pairs = [(each, key) for each in self.transactions for key in {**each.reads, **each.writes}]
         parts = [
             Transaction(
-                each.process,
+                number,
                 each.began,
                 each.ended,
                 {key: each.reads[key]} if key in each.reads else {},
@@ -71,7 +72,6 @@ class History:
                 each.what,
                 each.staleness,
             )
-            for each in self.transactions
-            for key in {**each.reads, **each.writes}
+            for number, (each, key) in enumerate(pairs)
         ]
         return History(parts, self.orders)
