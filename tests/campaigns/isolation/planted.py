@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -22,7 +22,8 @@ from tests.simulation.store.planted import (
 )
 
 _STALE_MICROSECONDS = 30_000
-_BETWEEN_SECONDS = 0.001
+_BETWEEN_SECONDS = 0.002
+_FEW_ROWS = 10
 
 
 @contextmanager
@@ -57,11 +58,16 @@ def a_snapshot_for_each_key() -> Iterator[None]:
 
 @contextmanager
 def a_commit_for_each_row() -> Iterator[None]:
-    """A batch is written row by row."""
+    """A small batch is written row by row."""
     write_all = nyala.Table._write_all
 
     def write_each(self: nyala.Table, command: WriteCommand, data: list[Any]) -> WriteResult:
-        return [write_all(self, command, [row]) for row in data][-1]
+        if len(data) > _FEW_ROWS:  # that fill a new table
+            return write_all(self, command, data)
+        for row in data[:-1]:
+            write_all(self, command, [row])
+            time.sleep(_BETWEEN_SECONDS)
+        return write_all(self, command, data[-1:])
 
     with patch.object(nyala.Table, "_write_all", write_each):
         yield
@@ -78,6 +84,8 @@ class Mistake:
     """One of these must be seen."""
 
 
+_BATCHES = replace(REGISTERS, writes=("batch",), reads=("scan",))
+_TRANSACTIONS = replace(TRANSACTIONS, writes=("transaction",), reads=("get_many everywhere",))
 PLANTED = {
     "lost update": Mistake(conditions_that_always_hold, Promise(LISTS, STRICT), frozenset({"lost update"})),
     "lost update of a statement": Mistake(
@@ -85,8 +93,8 @@ PLANTED = {
     ),
     "write skew": Mistake(nullcontext, Promise(TRANSACTIONS, STRICT), frozenset({"write skew"})),
     "stale read": Mistake(snapshots_of_a_moment_ago, Promise(REGISTERS, STRICT), frozenset({"stale read"})),
-    "torn batch": Mistake(a_commit_for_each_row, Promise(REGISTERS, STRICT), frozenset({"torn batch"})),
-    "fractured read": Mistake(a_snapshot_for_each_key, Promise(TRANSACTIONS, STRICT), frozenset({"fractured read"})),
+    "torn batch": Mistake(a_commit_for_each_row, Promise(_BATCHES, STRICT), frozenset({"torn batch"})),
+    "fractured read": Mistake(a_snapshot_for_each_key, Promise(_TRANSACTIONS, STRICT), frozenset({"fractured read"})),
 }
 """The write skew is one of client code: transactions that do not write what they read, under a level for those that do.
 """
