@@ -91,7 +91,7 @@ PLANTED = {
     "lost update of a statement": Mistake(
         statements_that_read_once, Promise(LISTS, STRICT), frozenset({"incompatible order"})
     ),
-    "write skew": Mistake(nullcontext, Promise(TRANSACTIONS, STRICT), frozenset({"write skew"})),
+    "write skew": Mistake(nullcontext, Promise(TRANSACTIONS, STRICT), frozenset({"write skew", "G2-item"})),
     "stale read": Mistake(snapshots_of_a_moment_ago, Promise(REGISTERS, STRICT), frozenset({"stale read"})),
     "torn batch": Mistake(a_commit_for_each_row, Promise(_BATCHES, STRICT), frozenset({"torn batch"})),
     "fractured read": Mistake(a_snapshot_for_each_key, Promise(_TRANSACTIONS, STRICT), frozenset({"fractured read"})),
