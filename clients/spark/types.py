@@ -230,15 +230,30 @@ def missing(name: str, known: list[str]) -> InvalidArgumentError:
 
 def conform(batch: pa.RecordBatch, wanted: pa.Schema, names: Mapping[str, str]) -> pa.RecordBatch:
     """Return a scan's batch with exactly the schema that Spark expects, ``wanted``: columns in its order, renamed by
-    ``names``, timestamps with zone. Copies only timestamps that are wanted without one."""
-    columns = (_as_wanted(batch.column(names[field.name]), field.type) for field in wanted)
+    ``names``, timestamps with zone. Copies only timestamps that are wanted without one, and cells of other types.
+
+    Raises:
+        InvalidArgumentError: Spark's type cannot hold a cell: a duration that has nanoseconds, or is too long.
+    """
+    columns = (_as_wanted(batch.column(names[field.name]), field) for field in wanted)
     return pa.RecordBatch.from_arrays(list(columns), schema=wanted)
 
 
-def _as_wanted(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return cells in a type; a scan's timestamps have no zone and mean UTC."""
-    if wanted == _NAIVE:
+def _as_wanted(cells: pa.Array, wanted: pa.Field) -> pa.Array:
+    """Return cells in a type; a scan's timestamps have no zone and mean UTC.
+
+    Raises:
+        InvalidArgumentError: Spark's type cannot hold one of them.
+    """
+    kind = wanted.type
+    if kind == _NAIVE:
         return walls(cells, session_zone())
-    if cells.type == wanted:
+    if cells.type == kind:
         return cells
-    return cells.view(wanted) if wanted == _UTC else cells.cast(wanted)
+    try:
+        return cells.view(kind) if kind == _UTC else cells.cast(kind)
+    except pa.ArrowInvalid as error:  # durations, which Spark counts in microseconds
+        raise InvalidArgumentError(
+            f"column {wanted.name!r} is {cells.type} and has a value that Spark cannot hold: leave the column out, by "
+            f"the option columns ({str(error).partition(chr(10))[0]})"
+        ) from None

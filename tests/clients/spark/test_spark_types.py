@@ -172,6 +172,35 @@ def test_literals_of_spark(make: Callable[[str], Any], spark: SparkSession, uri:
     assert (row["i64"], row["large"]) == (7, Decimal("1.5"))
 
 
+SPANS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "ns": (pa.duration("ns"), [1_001]),
+    "s": (pa.duration("s"), [1 << 60]),
+    "listed": (pa.list_(pa.duration("ns")), [[-1_999, 2_000]]),
+    "inside": (pa.struct([("took", pa.duration("ns"))]), [{"took": 1}]),
+}
+
+
+def test_spans_that_spark_cannot_hold_are_refused_never_cut(
+    db: Database, load: Callable[..., DataFrame], plain: Callable[..., DataFrame], uri: str
+) -> None:
+    """Spark counts them in microseconds. A row without such a span is read."""
+    fields = [pa.field("id", pa.int64(), False), *(pa.field(name, kind) for name, (kind, _) in SPANS.items())]
+    whole = {"ns": [-7_000], "s": [-1], "listed": [[2_000, None]], "inside": [{"took": None}]}
+    table = db.create_table("spans", pa.schema(fields), ["id"])
+    for key, cells in enumerate([{name: each for name, (_, each) in SPANS.items()}, whole]):
+        table.insert(pa.table({"id": [key]} | {name: pa.array(cells[name], kind) for name, (kind, _) in SPANS.items()}))
+    table.insert({"id": [2]})
+    for frame in (load("spans"), plain("spans")):
+        for name in SPANS:
+            with pytest.raises(Exception, match="leave the column out, by the option columns"):
+                frame.select("id", name).toArrow()
+    assert load("spans", columns=["id"]).count() == 3
+    good = load("spans", filter="id > 0")
+    back = db.create_table("back", pa.schema(fields), ["id"])
+    write_table(good, "back", uri)
+    assert back.scan(ordered=True).to_arrow().equals(table.scan(where="id > 0", ordered=True).to_arrow())
+
+
 @pytest.mark.night
 def test_null_where_none_may_be(make: Callable[[str], Any], load: Callable[..., DataFrame], uri: str) -> None:
     there = make("there")

@@ -1,7 +1,9 @@
 package io.nyala.spark.read;
 
+import io.nyala.flight.StoreException;
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.util.Locale;
 import org.apache.arrow.memory.util.Float16;
 import org.apache.arrow.vector.DurationVector;
 import org.apache.arrow.vector.FieldVector;
@@ -65,8 +67,28 @@ final class ConvertedCells extends ArrowCells {
     return switch (kind) {
       case UINT4 -> Integer.toUnsignedLong(super.getInt(row));
       case TIMESEC, TIMEMILLI -> super.getInt(row) * factor;
-      default -> Math.floorDiv(Math.multiplyExact(super.getLong(row), factor), divisor);
+      default -> converted(row);
     };
+  }
+
+  /** Throws a StoreException for a span that Spark's microseconds cannot hold: it is never cut. */
+  private long converted(int row) {
+    long cell = super.getLong(row);
+    long whole = cell * factor;
+    if (whole % divisor == 0 && whole / factor == cell) {
+      return whole / divisor;
+    }
+    if (isNullAt(row)) { // Spark copies arrays with what is under their NULLs
+      return 0;
+    }
+    throw new StoreException(
+        "INVALID_ARGUMENT",
+        "'" + vector.getName() + "' has a span of " + cell + " " + unitOf(vector) + ", which Spark's interval of "
+            + "microseconds cannot hold: leave the column out, by the option columns");
+  }
+
+  private static String unitOf(FieldVector vector) {
+    return ((ArrowType.Duration) vector.getField().getType()).getUnit().name().toLowerCase(Locale.ROOT) + "s";
   }
 
   @Override
