@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race live isolation simulate decay leases moves jobs pairs attack soak churn mirror kafka streaming kills stalled clean
+.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race live isolation nested simulate decay leases moves jobs pairs attack soak churn mirror kafka streaming kills stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -133,6 +133,9 @@ live: .venv/.installed-dev  ## read a directory beside the process that changes 
 
 isolation: .venv/.installed-dev  ## record what clients did and saw, and look for anomalies (SECONDS=60 SEED=0 WAY=embedded, server, servers, failover or replica)
 	@$(BIN)/python tests/campaigns/isolation/campaign.py --way $(or $(WAY),embedded) --seconds $(SECONDS) --seed $(SEED)
+
+nested: .venv/.installed-dev  ## random nested columns by every way into a table and out of one (COUNT=5000 SEED=0)
+	@$(BIN)/python tests/campaigns/nested/campaign.py --count $(COUNT) --seed $(SEED)
 
 decay: .venv/.installed-dev  ## flip bits under a running store that is scanned, compacted and backed up (FLIPS=300 SEED=0)
 	@$(BIN)/python tests/campaigns/corruption/decay.py --flips $(FLIPS) --seed $(SEED)

@@ -39,7 +39,7 @@ def columns(draw: st.DrawFn) -> tuple[pa.Table, pa.Table, pa.DataType]:
 
 @pytest.mark.timeout(3600)
 @settings(
-    max_examples=dose(40, 10_000),
+    max_examples=dose(40, 1_000),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
