@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
@@ -33,7 +34,7 @@ def plain_layout(values: pa.Array, target: pa.DataType | None = None) -> pa.Arra
             mask=values.is_null(),
         )
     if is_.is_nested(kind):
-        items = plain_layout(pc.list_flatten(values), getattr(target, "value_type", None))
+        items = _items(values, getattr(target, "value_type", None))
         if isinstance(target, pa.FixedSizeListType) and _have_one_length(values, target.list_size):
             return _of_one_length(values, items, target.list_size)
         return pa.LargeListArray.from_arrays(_offsets(values), items, mask=values.is_null())
@@ -48,14 +49,30 @@ def _field(target: pa.DataType | None, name: str) -> pa.DataType | None:
     return target.field(place).type
 
 
+def _items(lists: pa.Array, target: pa.DataType | None) -> pa.Array:
+    """Return the items of the lists that are not NULL."""
+    if not isinstance(lists, pa.FixedSizeListArray):
+        return plain_layout(pc.list_flatten(lists), target)
+    size = lists.type.list_size
+    items = plain_layout(lists.values.slice(lists.offset * size, len(lists) * size), target)
+    # Not by list_flatten: Arrow has no kernel that takes views.
+    return items.filter(pa.array(_present(lists, size))) if lists.null_count else items
+
+
+def _present(lists: pa.Array, length: int) -> np.ndarray:
+    """Return a bool for each item of lists of one length: whether its list is not NULL."""
+    return lists.is_valid().to_numpy(zero_copy_only=False).repeat(length)
+
+
 def _have_one_length(lists: pa.Array, length: int) -> bool:
-    return not pc.any(pc.not_equal(pc.list_value_length(lists.drop_null()), length)).as_py()
+    lengths = pc.list_value_length(lists)
+    return not pc.any(pc.and_(pc.not_equal(lengths, length), lists.is_valid())).as_py()
 
 
 def _of_one_length(lists: pa.Array, items: pa.Array, length: int) -> pa.Array:
     """Return lists as such of one length; ``items`` are the items of those that are not NULL."""
     if lists.null_count:
-        present = lists.is_valid().to_numpy(zero_copy_only=False).repeat(length)
+        present = _present(lists, length)
         items = items.take(pa.array(present.cumsum() - 1, mask=~present))
     return pa.FixedSizeListArray.from_arrays(items, length, mask=lists.is_null())
 

@@ -51,6 +51,20 @@ def test_a_null_has_no_remains_of_the_memory(
     assert lists.values.null_count == 2 * lists.null_count + len(lists.drop_null())
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_views_inside_of_lists_of_one_length_that_are_null(first: int) -> None:
+    """As polars gives texts in its arrays: Arrow takes no views."""
+    words = pa.array(["a", "b", None, "long enough for a buffer", "x", "y"], pa.string_view())
+    pairs = pa.FixedSizeListArray.from_arrays(words, 2, mask=pa.array([False, False, True]))
+    expected = [["a", "b"], [None, "long enough for a buffer"], None][first:]
+    for becomes in (pa.list_(pa.string(), 2), pa.list_(pa.string())):
+        column = cast(pairs.slice(first), LogicalType.of(becomes), "v")
+        assert column.type == becomes and column.to_pylist() == expected
+    inside = pa.StructArray.from_arrays([pairs], ["x"]).slice(first)
+    kind = pa.struct([("x", pa.list_(pa.string(), 2))])
+    assert cast(inside, LogicalType.of(kind), "v").to_pylist() == [{"x": each} for each in expected]
+
+
 def test_lists_of_another_length_are_refused() -> None:
     for cells in ([None, TIMES, []], [[dt.time(1)]]):
         with pytest.raises(InvalidArgumentError, match="does not fit fixed_size_list"):
