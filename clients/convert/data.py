@@ -230,12 +230,23 @@ def _nested(values: Any, column: ColumnSchema) -> pa.Array | pa.ChunkedArray:
     try:
         cells = pa.array(values, from_pandas=from_pandas)
         if fits(cells.type, target):
-            return cells
+            return _with_nanoseconds(values, cells, target, from_pandas)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass
     if pa.types.is_map(target):
         values = [list(each.items()) if isinstance(each, Mapping) else each for each in values]
     return pa.array(values, target, from_pandas=from_pandas)
+
+
+def _with_nanoseconds(values: Any, cells: pa.Array, target: pa.DataType, from_pandas: bool) -> pa.Array:
+    """Return cells of ``values``, in the type ``target`` if it has spans of nanoseconds: Arrow's own type would cut
+    them."""
+    if str(pa.duration("ns")) not in str(target):
+        return cells
+    try:
+        return pa.array(values, target, from_pandas=from_pandas)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return cells  # the store refuses the rows that do not fit
 
 
 def _json(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
@@ -279,4 +290,4 @@ def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:
         inside = pc.and_(pc.greater_equal(cells, FIRST_MICROSECOND), pc.less_equal(cells, LAST_MICROSECOND))
         if not pc.any(inside).as_py():  # moments that Python lacks, as reads return them
             return cells.cast(pa.int64()).cast(column.logical.arrow)
-    return cells
+    return _with_nanoseconds(values, cells, column.logical.arrow, from_pandas=False)

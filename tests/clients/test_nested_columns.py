@@ -362,6 +362,20 @@ def test_a_get_returns_cells_of_all_types(db: Database) -> None:
     assert table.get(1) == expected
 
 
+def test_spans_of_nanoseconds_come_from_python_as_they_are(db: Database) -> None:
+    """Arrow takes a span of pandas for one of microseconds, and cuts it."""
+    span = pa.duration("ns")
+    kinds = {"d": span, "l": pa.list_(span), "s": pa.struct([("d", span)])}
+    table = db.create_table("t", pa.schema([("k", pa.int64()), *kinds.items()]), "k")
+    took = pd.Timedelta(64_714)
+    row = {"k": 1, "d": took, "l": [took, None], "s": {"d": took}}
+    table.upsert([row, {**row, "k": 2, "d": dt.timedelta(microseconds=1)}])
+    found = table.scan(ordered=True).to_arrow()
+    assert found["d"].cast(pa.int64()).to_pylist() == [64_714, 1_000]
+    assert found["l"].to_pylist() == [[took, None]] * 2 and found["s"].to_pylist() == [{"d": took}] * 2
+    assert found["l"].combine_chunks().values.cast(pa.int64())[0].as_py() == 64_714
+
+
 def test_a_filter_takes_spans_of_nanoseconds(db: Database) -> None:
     """Microseconds alone would find the first row by the second one's span."""
     spans = pa.array([1_000, 1_001, 2_000], pa.duration("ns"))
