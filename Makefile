@@ -122,8 +122,9 @@ full-disk: .venv/.installed-dev  ## fill and free a small disk under a server (C
 simulate: SEEDS = 1000000
 simulate: MINUTES = 10
 simulate: START = 0
-simulate: .venv/.installed-dev  ## threads of a store take turns by a seed, with power failures, every answer checked (MINUTES=10 START=0 PLANTED=log_not_synced)
-	@$(BIN)/python -m tests.simulation.store --seeds $(SEEDS) --start $(START) --minutes $(MINUTES) $(if $(PLANTED),--planted $(PLANTED))
+simulate: WHAT = store
+simulate: .venv/.installed-dev  ## a store, or a cluster, takes turns by a seed, with failures, every answer checked (WHAT=cluster MINUTES=10 START=0 PLANTED=log_not_synced)
+	@$(BIN)/python -m tests.simulation.$(WHAT) --seeds $(SEEDS) --start $(START) --minutes $(MINUTES) $(if $(PLANTED),--planted $(PLANTED))
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/campaigns/race/race.py --seconds $(SECONDS) --seed $(SEED)

@@ -73,6 +73,7 @@ STEPS = (
     Step("isolation-replica", "make isolation WAY=replica SECONDS={dose} SEED={seed}", 300),
     Step("nested", "make nested COUNT={dose} SEED={seed}", 10_000),
     Step("simulate", "make simulate MINUTES={dose} START={seed}000000", 60),
+    Step("simulate-cluster", "make simulate WHAT=cluster MINUTES={dose} START={seed}000000", 60),
     Step("decay", "make decay FLIPS={dose} SEED={seed}", 300),
     Step("leases", "make leases SECONDS={dose} SEED={seed}", 300),
     Step("slots-model", "make slots-model SIZES=study"),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...engine import threads
 from ...engine.mvcc.clock import boot_seconds
 from ...engine.wal.slots.standby import Standby, StandbyStoppedError
 from ...schemas.errors import InvalidArgumentError, StoreError
@@ -83,18 +83,18 @@ class NameServer(ServerVerbs):
         self._standby = Standby()
         self._held: HeldBucket | None = None
         self._claims = self._fences = 0
-        self._asked = threading.Event()
+        self._asked = threads.Event()
         """Whether the thread that waits is to look: the store is to be released, or the process stops."""
-        self._left = threading.Event()
+        self._left = threads.Event()
         """Whether this process is to have the store no longer, since it had it last."""
         self._is_stopping = False
-        self._taking = threading.Lock()
+        self._taking = threads.Lock()
         self._is_wanted = False
         """Whether somebody asked that this process takes the store, and it has not had it since."""
-        self._settled = threading.Event()
+        self._settled = threads.Event()
         self._failure: Exception | None = None
         self._end_process = end_process
-        self._thread = threading.Thread(target=self._run_or_end, name="nyala-standby", daemon=True)
+        self._thread = threads.Thread(target=self._run_or_end, name="nyala-standby", daemon=True)
 
     def begin(self, server: FlightServer, locations: Sequence[str]) -> None:
         """Stand by, and serve the store by ``server`` as soon as nobody else has it. Clients reach it at ``locations``.
@@ -258,14 +258,14 @@ class NameServer(ServerVerbs):
                 self._follower.stop()
                 self._follower = None
         assert home.held is not None, "the store is open"
-        self._left = threading.Event()
+        self._left = threads.Event()
         self._forget_request()
         self._held, self._is_wanted = home.held, False
         self._claims += 1
         self._server.serve_store(store)
         _LOG.info("this process has the store %s since slot %d", home.name, home.held.epoch)
-        is_written = threading.Event()
-        threading.Thread(
+        is_written = threads.Event()
+        threads.Thread(
             target=_keep_where, args=(home.held, self._left, is_written), name="nyala-where", daemon=True
         ).start()
         is_written.wait(_FIRST_WHERE_SECONDS)
@@ -319,7 +319,7 @@ class NameServer(ServerVerbs):
         flush_within(store, _FLUSH_SECONDS, gives_up)
 
 
-def _keep_where(held: HeldBucket, left: threading.Event, is_written: threading.Event) -> None:
+def _keep_where(held: HeldBucket, left: threads.Event, is_written: threads.Event) -> None:
     """Leave the hint in the bucket where the store is, and write it again if a former holder's arrived late."""
     while not left.is_set() and held.lost is None:
         try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 
+from ...engine import threads
 from ...engine.home.bucket import BucketHome
 from ...engine.options import StoreOptions
 from ...engine.replica.slots import SlotReplica
@@ -36,10 +36,10 @@ class Follower:
         self.store_uuid = ""
         """The store's; empty until it was opened. It stays known once nothing can be read any more."""
         self._trouble = ""
-        self._stopped = threading.Event()
-        self._closing = threading.Lock()
+        self._stopped = threads.Event()
+        self._closing = threads.Lock()
         standby.is_read, standby.on_claim = True, self.stop
-        self._thread = threading.Thread(target=self._run, name="nyala-replica", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="nyala-replica", daemon=True)
         self._thread.start()
 
     @property

@@ -1,7 +1,7 @@
 """Primitives: doubles of the names in `engine/threads`, whose threads take turns under a `Scheduler`.
 
 They mean what those of the standard library mean. Whoever is no thread of the simulation, or comes after its end, meets
-locks that are always free.
+locks that are always free. A thread that was killed releases what it holds.
 """
 
 from __future__ import annotations
@@ -83,6 +83,10 @@ class Lock:
         scheduler = self._scheduler
         if scheduler.is_over:
             self._is_held = False
+            return
+        if scheduler.is_ending:  # it may have lost the lock while it waited for a condition
+            self._is_held = False
+            scheduler.wake(self._queue)
             return
         if not self._is_held:
             raise RuntimeError("release unlocked lock")
@@ -355,6 +359,8 @@ class Pool(Executor):
             del future, work, args, kwargs
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if self._scheduler.is_ending:  # of a generator that is collected
+            return
         with self._more:
             self._is_shut = True
             while cancel_futures and self._work:

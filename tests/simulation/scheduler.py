@@ -6,6 +6,8 @@ point takes; when all wait, it jumps to the moment that the first of them waits 
 and hours pass in a second.
 
 Where all wait and none for a moment, the threads are in a deadlock: the run ends with the place of each.
+
+Threads may belong to a *process*, which can be frozen for a while, or be killed: then its threads end where they are.
 """
 
 from __future__ import annotations
@@ -41,13 +43,25 @@ class Stopped(BaseException):
     """The run was stopped at the step that `Scheduler.stop_at` named."""
 
 
+class Process:
+    """Threads that are frozen, or die, together. The threads that they start belong to it, too."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_frozen = self.is_dead = False
+        self.parked: list[int] = []
+        """Its threads that could go on, were it not frozen."""
+        self.clock_error_seconds = 0.0
+        """How far its time of day is ahead."""
+
+
 class Task:
     """A simulated thread."""
 
-    __slots__ = ("baton", "ident", "is_over", "is_woken", "name", "number", "queue", "thread", "until")
+    __slots__ = ("baton", "ident", "is_over", "is_woken", "name", "number", "process", "queue", "thread", "until")
 
-    def __init__(self, number: int, name: str) -> None:
-        self.number, self.name = number, name
+    def __init__(self, number: int, name: str, process: Process | None) -> None:
+        self.number, self.name, self.process = number, name, process
         self.baton = _thread.allocate_lock()
         self.baton.acquire()
         self.ident = 0
@@ -58,12 +72,26 @@ class Task:
         """The moment at which it goes on, woken or not."""
         self.is_woken = self.is_over = False
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether its process was killed."""
+        return self.process is not None and self.process.is_dead
+
 
 class Scheduler:
-    """Runs threads by turns. ``tick`` is the longest time that a point takes, in seconds."""
+    """Runs threads by turns. ``tick`` is the longest time that a point takes, in seconds; a run that takes more than
+    ``steps_most`` steps is a failure."""
 
-    def __init__(self, choices: Choices, random: Random, tick: float = 1e-4, lines_kept: int = 0) -> None:
+    def __init__(
+        self,
+        choices: Choices,
+        random: Random,
+        tick: float = 1e-4,
+        lines_kept: int = 0,
+        steps_most: int = _STEPS_MOST,
+    ) -> None:
         self._choices, self._random, self._tick = choices, random, tick
+        self._steps_most = steps_most
         self._tasks: list[Task] = []
         self._runnable: list[int] = []
         self._waiting: list[Task] = []
@@ -99,7 +127,7 @@ class Scheduler:
         """
         answers: list[Answer] = []
         errors: list[BaseException] = []
-        first = self._task("main")
+        first = self._task("main", None)
         self._runnable.append(first.number)
 
         def host() -> None:
@@ -133,15 +161,16 @@ class Scheduler:
                     self.failures.append((task.name, HangError("an abandoned thread does not end")))
         self.running = None
 
-    def start(self, name: str, work: Callable[[], object]) -> Task:
-        """Start a thread; the caller goes on, or the thread does."""
-        task = self._task(name)
+    def start(self, name: str, work: Callable[[], object], process: Process | None = None) -> Task:
+        """Start a thread; the caller goes on, or the thread does. It belongs to a process, by default the caller's."""
+        starter = self.mine()
+        task = self._task(name, process or (starter.process if starter else None))
 
         def run() -> None:
             task.ident = _thread.get_ident()
             task.baton.acquire()
             try:
-                if not self.is_over:
+                if not self.is_over and not task.is_dead:
                     work()
             except Abandoned:
                 pass
@@ -149,18 +178,18 @@ class Scheduler:
                 self.failures.append((task.name, error))
             finally:
                 task.is_over = True
-                if not self.is_over:
+                if not self.is_over and not task.is_dead:
                     self._leave(task)
 
         task.thread = threading.Thread(target=run, name=name, daemon=True)
         task.thread.start()
-        self._runnable.append(task.number)
+        self._admit(task)
         self.note("start", name)
         self.point()
         return task
 
-    def _task(self, name: str) -> Task:
-        task = Task(self._started, name)
+    def _task(self, name: str, process: Process | None) -> Task:
+        task = Task(self._started, name, process)
         self._started += 1
         self._tasks.append(task)
         return task
@@ -174,7 +203,11 @@ class Scheduler:
             if running is not None and running.ident == _thread.get_ident() and running.number:
                 raise Abandoned
             return None
-        return running if running is not None and running.ident == _thread.get_ident() else None
+        if running is None or running.ident != _thread.get_ident():
+            return None
+        if running.is_dead:
+            raise Abandoned
+        return running
 
     def point(self) -> None:
         """Give another thread the chance to go on."""
@@ -189,7 +222,7 @@ class Scheduler:
 
     def _step(self, running: Task) -> None:
         self.steps += 1
-        if self.steps > _STEPS_MOST:
+        if self.steps > self._steps_most:
             raise self._hung(f"no end after {self.steps:,} steps")
         if self.steps == self._stop_step:
             with self.undivided():
@@ -223,8 +256,15 @@ class Scheduler:
             task.queue.remove(task)
         task.queue, task.until = None, _ENDLESS
         self._waiting.remove(task)
-        self._runnable.append(task.number)
-        self._runnable.sort()
+        self._admit(task)
+
+    def _admit(self, task: Task) -> None:
+        """Let a thread go on, unless its process is frozen: then, as soon as that is not."""
+        if task.process is not None and task.process.is_frozen:
+            task.process.parked.append(task.number)
+        else:
+            self._runnable.append(task.number)
+            self._runnable.sort()
 
     def _ring(self) -> None:
         """Let those go on whose moment has come."""
@@ -260,8 +300,50 @@ class Scheduler:
         if running.is_over:
             return
         running.baton.acquire()
-        if self.is_over:
+        if self.is_over or running.is_dead:
             raise Abandoned
+
+    # Processes
+
+    def freeze(self, process: Process) -> None:
+        """Let no thread of a process go on, until `thaw`. For a caller outside of it."""
+        self.note("freeze", process.name)
+        process.is_frozen = True
+        process.parked = [number for number in self._runnable if self._tasks[number].process is process]
+        self._runnable = [number for number in self._runnable if number not in process.parked]
+
+    def thaw(self, process: Process) -> None:
+        """Let the threads of a process go on."""
+        self.note("thaw", process.name)
+        process.is_frozen = False
+        self._runnable = sorted(self._runnable + process.parked)
+        process.parked = []
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the running thread was killed, and ends."""
+        return self.running is not None and self.running.is_dead
+
+    def kill(self, process: Process) -> None:
+        """End all threads of a process, wherever they are. For a caller outside of it."""
+        self.note("kill", process.name)
+        killer, process.is_dead = self.running, True
+        doomed = [task for task in self._tasks if task.process is process and not task.is_over]
+        for task in doomed:
+            if task.queue is not None:
+                task.queue.remove(task)
+                self._waiting.remove(task)
+                task.queue = None
+        self._runnable = [number for number in self._runnable if self._tasks[number] not in doomed]
+        process.parked = []
+        for task in doomed:
+            assert task.thread is not None, "the first thread belongs to no process"
+            self.running = task
+            task.baton.release()
+            task.thread.join(_ABANDONED_SECONDS)
+            if task.thread.is_alive():
+                self.failures.append((task.name, HangError("a killed thread does not end")))
+        self.running = killer
 
     # Ends
 

@@ -44,7 +44,9 @@ class VirtualTime:
         self._scheduler = scheduler
 
     def time_ns(self) -> int:
-        return int((EPOCH_SECONDS + self._scheduler.now) * 1e9)
+        running = self._scheduler.running
+        error = running.process.clock_error_seconds if running and running.process else 0.0
+        return int((EPOCH_SECONDS + self._scheduler.now + error) * 1e9)
 
     def perf_counter(self) -> float:
         return self._scheduler.now
@@ -52,6 +54,30 @@ class VirtualTime:
     def clock_gettime(self, clock: int) -> float:
         assert clock == self.CLOCK_BOOTTIME
         return self._scheduler.now
+
+
+class Undivided:
+    """The lock of a disk: others may go on before a call, but not within it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def __enter__(self) -> None:
+        self._scheduler.point()
+        self._scheduler.undivided_depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._scheduler.undivided_depth -= 1
+
+
+class Kept(Random):
+    """A chance by which all that was written is kept: only the process died."""
+
+    def random(self) -> float:
+        return 1.0
+
+    def randint(self, a: int, b: int) -> int:
+        return b
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 Each write that was answered has a timestamp. In their order the writes are done on a model: each answer, to the
 position of each refused row, must be the model's. A write that began after another had ended must come later. Each
 read must show the model at its moment, or, if it read "now", at some moment between the writes that had ended before
-it began and the writes that had begun before it ended. This is strict serializability of single calls: the order is
-given, so no search is needed (Kingsbury and Alvaro, Elle, VLDB 2020, infer it).
+it began and the writes that had begun before it ended. A read that may be behind ("stale") must show the writes that
+had ended so long before. This is strict serializability of single calls: the order is given, so no search is needed
+(Kingsbury and Alvaro, Elle, VLDB 2020, infer it).
 
 A write that a crash cut short has no timestamp: the change feed of the next life tells whether it happened. Its changes
 must be those of one such write, whole.
@@ -175,7 +176,7 @@ class Checker:
             self._require(call, tables.state_of(self._models[call.step.table], call.moment), call.moment)
         elif kind == "changes":
             self._check_changes(call)
-        elif kind in ("scan", "get", "get_many", "sum"):
+        elif kind in ("scan", "get", "get_many", "sum", "stale"):
             moments = self._moments_of(call)
             answers = [self._answer_at(call, moment) for moment in moments]
             if call.answer not in answers:
@@ -183,7 +184,7 @@ class Checker:
 
     def _moments_of(self, call: Call) -> list[int]:
         """Return the moments that a read of "now" may show: each commit that it may be the first not to see, before."""
-        ended = [other.answer.timestamp for other in self._answered() if other.ended < call.began]
+        ended = [other.answer.timestamp for other in self._answered() if _is_before(other, call)]
         begun = {other.answer.timestamp for other in self._answered() if other.began > call.ended}
         lowest = max(ended, default=0)
         highest = min(begun, default=NEVER)
@@ -194,7 +195,7 @@ class Checker:
         if call.step.kind == "sum":
             numbers = [n for _, n in rows.values() if n is not None]
             return len(rows), sum(numbers) if numbers else None
-        if call.step.kind == "scan":
+        if call.step.kind in ("scan", "stale"):
             return rows
         keys = call.step.given[0] if call.step.kind == "get_many" else call.step.given
         return {key: rows[key] for key in keys if key in rows}
@@ -212,6 +213,13 @@ class Checker:
         ]
         if sorted(map(str, call.answer)) != sorted(map(str, expected)):
             raise ViolationError(f"{call} until {call.until} must answer {expected}")
+
+
+def _is_before(write: Call, read: Call) -> bool:
+    """Whether a read must show a write: it had ended before, for the time by which the read may be behind."""
+    if read.step.kind == "stale":
+        return write.ended_seconds < read.began_seconds - read.step.given[0]
+    return write.ended < read.began
 
 
 def _has_changed(call: Call) -> bool:

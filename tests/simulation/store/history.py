@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,9 @@ class Call:
     answer: Any = None
     error: str | None = None
     """The code of the error that it raised."""
+    began_seconds: float = 0.0
+    ended_seconds: float = 0.0
+    """The same moments in seconds, where answers may be so many behind."""
 
     def __str__(self) -> str:
         text = f"{self.actor} #{self.number} {self.step}"
@@ -41,13 +45,15 @@ class History:
     time: int = 0
     moments: list[int] = field(default_factory=list)
     """Timestamps that can be read at."""
+    seconds: Callable[[], float] = lambda: 0.0
+    """Tells the time."""
 
     def begin(self, actor: str, step: Step) -> Call:
         self.time += 1
-        call = Call(actor, step, len(self.calls), self.time)
+        call = Call(actor, step, len(self.calls), self.time, began_seconds=self.seconds())
         self.calls.append(call)
         return call
 
     def end(self, call: Call) -> None:
         self.time += 1
-        call.ended = self.time
+        call.ended, call.ended_seconds = self.time, self.seconds()

@@ -39,6 +39,14 @@ class Actor:
     name: str
     steps: tuple[Step, ...]
 
+    def shorter(self) -> Iterator[Actor]:
+        """Yield the same without half of its steps, without fewer of them, without one."""
+        size = len(self.steps) // 2
+        while size:
+            for start in range(0, len(self.steps), size):
+                yield replace(self, steps=self.steps[:start] + self.steps[start + size :])
+            size //= 2
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -74,13 +82,8 @@ class Plan:
             life = self.lives[number]
             for place, actor in enumerate(life):
                 yield self._with(number, life[:place] + life[place + 1 :])
-                steps = actor.steps
-                size = len(steps) // 2
-                while size:
-                    for start in range(0, len(steps), size):
-                        rest = replace(actor, steps=steps[:start] + steps[start + size :])
-                        yield self._with(number, (*life[:place], rest, *life[place + 1 :]))
-                    size //= 2
+                for rest in actor.shorter():
+                    yield self._with(number, (*life[:place], rest, *life[place + 1 :]))
 
     def _with(self, number: int, life: tuple[Actor, ...]) -> Plan:
         return replace(self, lives=(*self.lives[:number], life, *self.lives[number + 1 :]))

@@ -16,7 +16,7 @@ from nyala.engine.store import Store
 from tests.simulation.choices import choices_of
 from tests.simulation.lines import LineTurns
 from tests.simulation.scheduler import Scheduler, Stopped
-from tests.simulation.world import simulated
+from tests.simulation.world import Kept, Undivided, simulated
 
 from . import tables
 from .actors import Company
@@ -76,30 +76,6 @@ def _run(plan: Plan, lines_kept: int) -> Outcome:
     return life.outcome
 
 
-class _Kept(Random):
-    """A chance by which all that was written is kept: only the process died."""
-
-    def random(self) -> float:
-        return 1.0
-
-    def randint(self, a: int, b: int) -> int:
-        return b
-
-
-class _Undivided:
-    """The lock of a disk: others may go on before a call, but not within it."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-
-    def __enter__(self) -> None:
-        self._scheduler.point()
-        self._scheduler.undivided_depth += 1
-
-    def __exit__(self, *error: object) -> None:
-        self._scheduler.undivided_depth -= 1
-
-
 class _Lives:
     """The lives of a run, on one disk."""
 
@@ -135,7 +111,7 @@ class _Lives:
             calls = sum(len(actor.steps) for actor in life)
             scheduler.stop_at(random.randrange(1, _STEPS_OF_A_CALL * (calls + 4)), lambda: self._crash(end, random))
         disk = self._disk
-        disk._mutex = _Undivided(scheduler)  # pyright: ignore[reportAttributeAccessIssue]
+        disk._mutex = Undivided(scheduler)  # pyright: ignore[reportAttributeAccessIssue]
         try:
             with simulated(scheduler, random), LineTurns(scheduler, Random(f"{seed} lines"), self._plan.line_every):
                 scheduler.run(lambda: self._work(life, random))
@@ -187,5 +163,5 @@ class _Lives:
         self._history.end(call)
 
     def _crash(self, end: str, random: Random) -> None:
-        chance = random if end == "power" else _Kept()
+        chance = random if end == "power" else Kept()
         self._disk = self._disk.crash_image(chance)

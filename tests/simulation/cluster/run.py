@@ -1,0 +1,178 @@
+"""Run: one seed of the cluster, from its scenario to the verdict."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import logging
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Any
+
+import nyala
+from nyala.engine import threads
+from nyala.engine.bucket.memory import MemoryBucket
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.home.bucket import BucketHome
+from nyala.engine.kernels.compile.warmup import warm_up
+from nyala.engine.store import Store
+from tests.campaigns.failover.checks import check_sound, check_swept
+from tests.simulation.choices import choices_of
+from tests.simulation.lines import LineTurns
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.store import tables
+from tests.simulation.store.checks import Checker
+from tests.simulation.store.history import History
+from tests.simulation.store.plan import TABLES, Actor, Step
+from tests.simulation.world import simulated
+
+from .clients import Client
+from .member import NAME, Member
+from .network import Network
+from .scenario import Scenario, scenario_of
+from .woes import Woes
+
+_WARM_SEEDS = 4
+_STEPS_MOST = 200_000
+
+
+@dataclass
+class Outcome:
+    """What became of a seed."""
+
+    plan: Scenario
+    trace: str
+    history: History
+    steps: int = 0
+    switches: int = 0
+    seconds: float = 0.0
+    """In virtual time."""
+    crashes: int = 0
+    """How many failures there were."""
+    error: BaseException | None = None
+    lines: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    """What befell the servers."""
+
+
+def run_seed(seed: int, lines_kept: int = 0) -> Outcome:
+    """Run the scenario of a seed."""
+    return run(scenario_of(seed), lines_kept)
+
+
+def run(scenario: Scenario, lines_kept: int = 0) -> Outcome:
+    """Run a scenario; its seed also draws the turns. No error is raised: the outcome has it."""
+    _warm_process()
+    return _run(scenario, lines_kept)
+
+
+@cache
+def _warm_process() -> None:
+    """Do all once that a process does only at the first time: a run must not depend on whether others were before."""
+    warm_up()
+    for seed in range(_WARM_SEEDS):
+        _run(scenario_of(seed), 0)
+
+
+def _run(scenario: Scenario, lines_kept: int) -> Outcome:
+    cluster = _Cluster(scenario, lines_kept)
+    logging.disable(logging.CRITICAL)  # processes that lose their store say so
+    gc.disable()  # its moment is chance
+    try:
+        cluster.run()
+    except Exception as error:
+        cluster.outcome.error = error
+    finally:
+        gc.enable()
+        logging.disable(logging.NOTSET)
+    return cluster.outcome
+
+
+class _Cluster:
+    """The servers of one store, and their clients."""
+
+    def __init__(self, scenario: Scenario, lines_kept: int) -> None:
+        self._scenario, seed = scenario, scenario.seed
+        choices, time = choices_of(Random(f"{seed} choices")), Random(f"{seed} time")
+        self._scheduler = Scheduler(choices, time, lines_kept=lines_kept, steps_most=_STEPS_MOST)
+        self._history = History(seconds=lambda: self._scheduler.now)
+        self._recovered: dict[int, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+        self.outcome = Outcome(scenario, "", self._history)
+
+    def run(self) -> None:
+        """Let all happen, then check it."""
+        scheduler, outcome, seed = self._scheduler, self.outcome, self._scenario.seed
+        try:
+            lines = LineTurns(scheduler, Random(f"{seed} lines"), self._scenario.line_every)
+            with simulated(scheduler, Random(f"{seed} names")), lines:
+                scheduler.run(self._work)
+        finally:
+            outcome.steps, outcome.switches = scheduler.steps, scheduler.switches
+            outcome.seconds, outcome.lines = scheduler.now, scheduler.lines
+            digest = hashlib.sha256("\n".join(map(str, self._history.calls)).encode())
+            outcome.trace = scheduler.trace[:16] + digest.hexdigest()[:16]
+        if scheduler.failures:
+            name, error = scheduler.failures[0]
+            error.add_note(f"in the thread {name!r}")
+            raise error
+        Checker(self._history).check(self._recovered)
+
+    def _work(self) -> None:
+        scenario, seed = self._scenario, self._scenario.seed
+        network = Network(self._scheduler, Random(f"{seed} network"))
+        options = scenario.store_options
+        members = [Member(number, network, self._scheduler, options) for number in range(scenario.servers)]
+        for member in members:
+            member.start()
+        setup = Client(Actor("setup", ()), members, self._history, Random(seed))
+        self._since = setup.ask(lambda store: _create(nyala.Database(store), scenario.buckets))
+        self._history.moments.append(self._since)
+        threads.sleep(2 * options.lease_seconds)  # from then on no replica may lack the tables
+        self._live(members, network)
+        for member in members:
+            member.kill()
+        while network.under_way:
+            threads.sleep(1.0)
+        for error in (error for member in members for error in member.defects):
+            raise error
+        self._look_back(network)
+
+    def _live(self, members: list[Member], network: Network) -> None:
+        """Let the clients and the failures go on side by side, then heal all, and let the clients end."""
+        scenario, seed = self._scenario, self._scenario.seed
+        woes = Woes(members, network, self.outcome.events, self._scheduler)
+        works = [(actor.name, lambda actor=actor: woes.run(actor)) for actor in scenario.woes]
+        for actor in scenario.clients:
+            client = Client(actor, members, self._history, Random(f"{seed} {actor.name}"))
+            works.append((actor.name, client.run))
+        running = [threads.Thread(target=work, name=name) for name, work in works]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        self.outcome.crashes = woes.count
+
+    def _look_back(self, network: Network) -> None:
+        """Open the store once more, read what the writes did that have no answer, and check what is in the bucket."""
+        home = BucketHome(MemoryBucket(network.shared), NAME, "memory://bucket", MemoryFileSystem(), probes=False)
+        check_sound(home)
+        store = Store.open(home, self._scenario.store_options)
+        database = nyala.Database(store)
+        answered = {call.answer.timestamp for call in self._history.calls if call.step.kind == "write" and call.answer}
+        now = database.now()
+        for name in TABLES:
+            call = self._history.begin("last", Step("scan", name, (False,)))
+            call.answer = tables.rows_of(database.table(name).scan().to_arrow())
+            self._history.end(call)
+            for row in database.table(name).changes(self._since, now, every=True).to_arrow().to_pylist():
+                if row["_timestamp"] not in answered:
+                    self._recovered[row["_timestamp"]].append((name, row))
+        store.close()
+        check_swept(home)
+
+
+def _create(database: nyala.Database, buckets: int) -> int:
+    tables.create(database, buckets)
+    return database.now()

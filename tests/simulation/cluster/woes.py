@@ -1,0 +1,80 @@
+"""Woes: what befalls the servers and their bucket: each failure lasts for a while, and is healed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from nyala.engine import threads
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.store.plan import Actor, Step
+
+from .member import Member
+from .network import Network, Way
+
+
+class Woes:
+    """Brings failures over a cluster. ``events`` gets a line for each."""
+
+    def __init__(self, members: list[Member], network: Network, events: list[str], scheduler: Scheduler) -> None:
+        self._members, self._network, self._events, self._scheduler = members, network, events, scheduler
+        self.count = 0
+        self._kinds: dict[str, Callable[[Member, float, object], object]] = {
+            "kill": self._kill,
+            "freeze": self._freeze,
+            "cut_bucket": lambda member, seconds, how: self._cut(member.way, seconds, how),
+            "cut_clients": lambda member, seconds, how: self._cut(member.clients_way, seconds, how),
+            "faults": self._faults,
+            "slow": self._slow,
+            "calm": lambda member, seconds, how: threads.sleep(seconds),
+        }
+
+    def run(self, actor: Actor) -> None:
+        """Bring the failures of an actor, one after the other."""
+        for step in actor.steps:
+            place, seconds, how = step.given
+            member = self._holder() if place < 0 else self._members[place % len(self._members)]
+            with self._noted(step, member):
+                self._kinds[step.kind](member, seconds, how)
+
+    def _holder(self) -> Member:
+        return next((member for member in self._members if member.has_store), self._members[0])
+
+    @contextmanager
+    def _noted(self, step: Step, member: Member) -> Iterator[None]:
+        self.count += 1
+        self._events.append(f"{self._scheduler.now:.3f} {step.kind} {member} {step.given}")
+        yield
+        self._events.append(f"{self._scheduler.now:.3f} {step.kind} {member} is over")
+
+    def _kill(self, member: Member, seconds: float, clock_error: object) -> None:
+        """Kill a process, and start another one, whose time of day may be another."""
+        member.kill()
+        threads.sleep(seconds)
+        assert isinstance(clock_error, int)
+        member.clock_error_seconds = clock_error
+        member.start()
+
+    def _freeze(self, member: Member, seconds: float, how: object) -> None:
+        process = member.freeze()
+        threads.sleep(seconds)
+        if process is not None:
+            member.thaw(process)
+
+    @staticmethod
+    def _cut(way: Way, seconds: float, how: object) -> None:
+        way.loses_requests, way.loses_answers = how in ("requests", "both"), how in ("answers", "both")
+        threads.sleep(seconds)
+        way.mend()
+
+    def _faults(self, member: Member, seconds: float, how: object) -> None:
+        assert isinstance(how, float)
+        self._network.fault_chance = how
+        threads.sleep(seconds)
+        self._network.fault_chance = 0.0
+
+    def _slow(self, member: Member, seconds: float, how: object) -> None:
+        assert isinstance(how, float)
+        self._network.slow_chance = how
+        threads.sleep(seconds)
+        self._network.slow_chance = 0.0
