@@ -29,6 +29,8 @@ T = TypeVar("T")
 _ATTEMPT_SECONDS = (1.0, 3.0, 10.0)
 _PATIENT_SECONDS = 60.0
 _READ_ATTEMPTS = 8
+_ELSEWHERE = 0.2
+"""How often a client asks any server first, as a new client does."""
 _PAUSE_SECONDS = 0.3
 
 
@@ -105,10 +107,17 @@ class Client:
             return lambda store: tables.rows_of(_table(store, step).scan().to_arrow())
         if step.kind == "get":
             return lambda store: _got(_table(store, step).get(given[0]))
+        if step.kind == "now":
+            return self._note_moment
         if step.kind == "sum":
             return lambda store: _sums(_table(store, step))
         assert step.kind == "maintain", step
         return lambda store: _table(store, step).maintain(given[0])
+
+    def _note_moment(self, store: StoreService) -> int:
+        moment = store.now()
+        self._history.moments.append(moment)
+        return moment
 
     # Who has the store
 
@@ -122,6 +131,8 @@ class Client:
 
     def _ask(self, work: Callable[[StoreService], T]) -> T:
         """Ask one server, and look where to go next if it does not answer. Raises as `Member.ask`."""
+        if self._random.random() < _ELSEWHERE:
+            self._at = self._random.randrange(len(self._members))
         seconds = _PATIENT_SECONDS if self._only else self._random.choice(_ATTEMPT_SECONDS)
         try:
             return (self._only or self._members[self._at]).ask(work, seconds)

@@ -1,4 +1,8 @@
-"""Planted: mistakes in the protocol of failover, each of which the simulation must find."""
+"""Planted: mistakes in the protocol of failover, each of which the simulation must find.
+
+The first seeds from 0 on that found them were 1 (refusal_is_mine), 4 (acks_unknown), 93 (no_lease), 31
+(ceiling_ignored) and 6 (void_claims_count).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from nyala.engine.wal.slots.bucket_slots import BucketSlots
+from nyala.engine.wal.slots.ceiling import CeilingClock
 from nyala.engine.wal.slots.lease import Lease
 from nyala.schemas.errors import UnavailableError
 
@@ -49,4 +54,32 @@ def no_lease() -> Iterator[None]:
         yield
 
 
-PLANTED: dict[str, Plant] = {plant.__name__: plant for plant in (refusal_is_mine, acks_unknown, no_lease)}
+@contextmanager
+def ceiling_ignored() -> Iterator[None]:
+    """The next holder begins at its own clock, not above what the former one may have given out."""
+    with patch.object(CeilingClock, "update", lambda self, timestamp: None):
+        yield
+
+
+@contextmanager
+def void_claims_count() -> Iterator[None]:
+    """A claim counts though there are slots above it: it fell into a slot that was written and freed."""
+    end = BucketSlots.end
+
+    def no_end(self: BucketSlots, after: int = 0) -> int:
+        return after + 1 if after else end(self, after)
+
+    with patch.object(BucketSlots, "end", no_end):
+        yield
+
+
+PLANTED: dict[str, Plant] = {
+    plant.__name__: plant
+    for plant in (
+        refusal_is_mine,
+        acks_unknown,
+        no_lease,
+        ceiling_ignored,
+        void_claims_count,
+    )
+}

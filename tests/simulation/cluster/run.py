@@ -34,7 +34,7 @@ from .network import Network
 from .scenario import Scenario, scenario_of
 from .woes import Woes
 
-_WARM_SEEDS = 4
+_WARM_SEEDS = 2
 _STEPS_MOST = 200_000
 
 

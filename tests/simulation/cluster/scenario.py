@@ -13,6 +13,11 @@ from tests.simulation.store.plan import KEYS, KINDS_OF_UPKEEP, OPERATIONS, TABLE
 WRITER, ONCE, READER, UPKEEP = "writer", "once", "reader", "upkeep"
 """A client that numbers its writes and repeats them; one that sends each once; one that reads; one that maintains."""
 
+_WOES = (
+    "kill", "kill", "freeze", "freeze", "freeze", "cut_bucket", "cut_bucket", "cut_clients", "faults", "faults", "slow",
+    "stop", "release", "take", "force", "sweep", "calm",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -87,25 +92,26 @@ def _options(random: Random, lease: float) -> dict[str, Any]:
 
 
 def _clients(random: Random, servers: int, lease: float) -> Iterator[Actor]:
-    count = random.choice((4, 10))
+    count = random.choice((4, 10, 30))
     for number in range(random.choice((1, 2, 3))):
-        name = f"{random.choice((WRITER, WRITER, ONCE))} {number}"
+        name = f"{random.choice((WRITER, ONCE))} {number}"
         yield Actor(name, _steps(random, count, lease, _writing))
     for number in range(random.choice((0, 1, 2))):
         yield Actor(f"{READER} {number}", _steps(random, count, lease, _reading))
     for number in range(servers):
         if random.random() < 0.6:  # reads at one server only, and waits for it
-            yield Actor(f"{READER} at {number}", _steps(random, 2 * count, lease, _reading))
+            yield Actor(f"{READER} at {number}", _steps(random, 3 * count, lease, _reading))
     if random.random() < 0.5:
         yield Actor(UPKEEP, _steps(random, count, lease, _upkeep))
 
 
 def _steps(random: Random, count: int, lease: float, draw: Any) -> tuple[Step, ...]:
     steps: list[Step] = []
+    pauses = random.choice(((0.02,), (0.2,), (0.01, 0.3, lease)))
     for _ in range(random.randint(1, count)):
         steps.append(draw(random))
-        if random.random() < 0.5:
-            steps.append(Step("sleep", "one", (random.choice((0.01, 0.3, lease)),)))
+        if random.random() < 0.7:
+            steps.append(Step("sleep", "one", (random.choice(pauses),)))
     return tuple(steps)
 
 
@@ -127,8 +133,10 @@ def _reading(random: Random) -> Step:
         return Step("scan", table, (False,))
     if kind < 0.5:
         return Step("get", table, (random.randrange(KEYS),))
-    if kind < 0.6:
+    if kind < 0.55:
         return Step("sum", table)
+    if kind < 0.6:
+        return Step("now", table)
     if kind < 0.75:
         return Step("scan_at", table, (False, random.random()))
     return Step("stale", table, (random.choice((0.0, 0.5, 5.0)),))
@@ -146,13 +154,12 @@ def _woe(random: Random, servers: int, lease: float) -> Step:
     """Draw a failure: its kind, the server, for how long, and how bad. The server -1 is the one with the store."""
     place = random.choice((-1, -1, random.randrange(servers)))
     seconds = random.choice((0.1, lease / 2, lease * 1.2, lease * 3)) * (0.5 + random.random())
-    kinds = ("kill", "freeze", "freeze", "cut_bucket", "cut_clients", "faults", "slow", "calm")
-    kind = random.choice(kinds)
+    kind = random.choice(_WOES)
     how: Any = None
     if kind in ("cut_bucket", "cut_clients"):
         how = random.choice(("requests", "answers", "both"))
     elif kind in ("faults", "slow"):
         how = random.choice((0.02, 0.1, 0.4))
-    elif kind == "kill":
+    elif kind in ("kill", "stop"):
         how = random.choice((0, 0, 3600, -3600))
     return Step(kind, "", (place, round(seconds, 2), how))

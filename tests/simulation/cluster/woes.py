@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from nyala.engine import threads
+from nyala.engine.bucket.patient import PatientBucket
+from nyala.engine.home.bucket import BucketHome
+from nyala.engine.recovery.sweep_bucket import sweep
+from nyala.flight_server.serve.name_server import NameServer
+from nyala.schemas.errors import UnavailableError
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store.plan import Actor, Step
 
-from .member import Member
-from .network import Network, Way
+from .member import NAME, Member
+from .network import DistantObjects, Network, Way
 
 
 class Woes:
@@ -26,6 +31,11 @@ class Woes:
             "cut_clients": lambda member, seconds, how: self._cut(member.clients_way, seconds, how),
             "faults": self._faults,
             "slow": self._slow,
+            "stop": self._stop,
+            "release": lambda member, seconds, how: self._command(member, NameServer.server_release, seconds),
+            "take": lambda member, seconds, how: self._command(member, NameServer.server_take, seconds),
+            "force": lambda member, seconds, how: self._command(self._standby(member), _take_by_force, seconds),
+            "sweep": lambda member, seconds, how: self._sweep(seconds),
             "calm": lambda member, seconds, how: threads.sleep(seconds),
         }
 
@@ -39,6 +49,10 @@ class Woes:
 
     def _holder(self) -> Member:
         return next((member for member in self._members if member.has_store), self._members[0])
+
+    def _standby(self, member: Member) -> Member:
+        """Return a server that has not the store, if there is one."""
+        return next((each for each in self._members if not each.has_store), member)
 
     @contextmanager
     def _noted(self, step: Step, member: Member) -> Iterator[None]:
@@ -54,6 +68,23 @@ class Woes:
         assert isinstance(clock_error, int)
         member.clock_error_seconds = clock_error
         member.start()
+
+    def _stop(self, member: Member, seconds: float, clock_error: object) -> None:
+        """Let a process release what it has, and start another one."""
+        member.stop()
+        self._kill(member, seconds, clock_error)
+
+    @staticmethod
+    def _command(member: Member, work: Callable[[NameServer], object], seconds: float) -> None:
+        member.command(work)
+        threads.sleep(seconds)
+
+    def _sweep(self, seconds: float) -> None:
+        """Sweep as an operator may at any time."""
+        home = BucketHome(PatientBucket(DistantObjects(self._network, Way())), NAME, "memory://bucket", probes=False)
+        with suppress(UnavailableError):
+            sweep(home)
+        threads.sleep(seconds)
 
     def _freeze(self, member: Member, seconds: float, how: object) -> None:
         process = member.freeze()
@@ -78,3 +109,7 @@ class Woes:
         self._network.slow_chance = how
         threads.sleep(seconds)
         self._network.slow_chance = 0.0
+
+
+def _take_by_force(server: NameServer) -> None:
+    server.server_take(force=True)
