@@ -1,13 +1,15 @@
 """Clients: they look for the server that has the store, as Nyala's clients do, and write down what they are told.
 
 A *writer* numbers its writes, and repeats each until it has an answer. One that writes *once* repeats a write only if
-the error says that nothing was applied; else its outcome stays unknown. A *reader* asks who has the store, or always
-the same server, and waits long for that: also for one that is frozen, whose answer comes when it goes on.
+the error says that nothing was applied; else its outcome stays unknown. Both repeat the calls of a transaction. A
+*reader* asks who has the store, or always the same server, and waits long for that: also for one that is frozen, whose
+answer comes when it goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -16,7 +18,8 @@ from nyala.engine import threads
 from nyala.flight_server.stores.replica_store import ReplicaStore
 from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError, StoreError, UnavailableError
 from nyala.schemas.protocol.service import StoreService
-from nyala.schemas.rows.write import WriteCommand, WriteResult
+from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
 from nyala.schemas.table.operation import Operation
 from tests.simulation.store import tables
 from tests.simulation.store.history import Call, History
@@ -52,6 +55,8 @@ class Client:
                 threads.sleep(step.given[0])
             elif step.kind == "write":
                 self._write(step)
+            elif step.kind == "transact":
+                self._transact(step)
             else:
                 self._read(step)
 
@@ -80,6 +85,22 @@ class Client:
                 return
             if is_unknown and not self._is_numbered:
                 return
+
+    def _transact(self, step: Step) -> None:
+        """Stage parts, each of which may have an answer from another holder, and commit them all; repeat each call
+        until it has an answer: a transaction is applied once."""
+        call = self._history.begin(self._actor.name, step)
+        writes, is_truncating = step.given
+        name, parts = f"transaction {call.number}", [f"{number}" for number in range(len(writes))]
+        for part, (table, op, rows) in zip(parts, writes, strict=True):
+            command = WriteCommand(table=table, stage=Stage(transaction=name, part=part))
+            batch = StagedBatch(tables.batch_of(op, rows, call.number), Operation(op))
+            self.ask(partial(_staged, command, batch))
+        truncated = [step.table] if is_truncating else []
+        commit = TransactionCommit(transaction=name, parts=parts, truncate=truncated)
+        call.answer = self.ask(lambda store: store.commit_transaction(commit))
+        self._history.moments.append(call.answer.timestamp)
+        self._history.end(call)
 
     # Reads and upkeep
 
@@ -146,6 +167,10 @@ class Client:
 
 def _table(store: StoreService, step: Step) -> nyala.Table:
     return nyala.Database(store).table(step.table)
+
+
+def _staged(command: WriteCommand, batch: StagedBatch, store: StoreService) -> object:
+    return store.stage(command, [batch])
 
 
 def _rows_at(store: StoreService, step: Step, moment: int) -> tables.Rows:

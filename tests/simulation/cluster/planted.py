@@ -1,7 +1,7 @@
 """Planted: mistakes in the protocol of failover, each of which the simulation must find.
 
-The first seeds from 0 on that found them were 1 (refusal_is_mine), 4 (acks_unknown), 93 (no_lease), 31
-(ceiling_ignored) and 6 (void_claims_count).
+The first seeds from 0 on that found them were 0 (refusal_is_mine), 0 (acks_unknown), 2 (no_lease), 10
+(ceiling_ignored) and 23 (void_claims_count).
 """
 
 from __future__ import annotations

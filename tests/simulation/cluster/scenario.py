@@ -124,6 +124,11 @@ def _writing(random: Random) -> Step:
     table = random.choice(TABLES)
     if random.random() < 0.2:
         return _reading(random)
+    if random.random() < 0.2:
+        writes = tuple(
+            (random.choice(TABLES), random.choice(OPERATIONS), _rows(random)) for _ in range(random.randint(1, 3))
+        )
+        return Step("transact", table, (writes, random.random() < 0.1))
     return Step("write", table, (random.choice(OPERATIONS), _rows(random), random.random() < 0.3, None))
 
 
