@@ -6,8 +6,9 @@ import gc
 import hashlib
 import logging
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -145,7 +146,9 @@ class _Cluster:
         """Let the clients and the failures go on side by side, then heal all, and let the clients end."""
         scenario, seed = self._scenario, self._scenario.seed
         woes = Woes(members, network, self.outcome.events, self._scheduler)
-        works = [(actor.name, lambda actor=actor: woes.run(actor)) for actor in scenario.woes]
+        works: list[tuple[str, Callable[[], object]]] = [
+            (actor.name, partial(woes.run, actor)) for actor in scenario.woes
+        ]
         for actor in scenario.clients:
             client = Client(actor, members, self._history, Random(f"{seed} {actor.name}"))
             works.append((actor.name, client.run))
