@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,7 +11,7 @@ from ...schemas import compute as pc
 from ...schemas.cells.wrapped import unwrapped
 
 
-def plain_layout(values: pa.Array, target: pa.DataType | None = None) -> pa.Array:
+def plain_layout(values: pa.Array, target: Any = None) -> pa.Array:
     """Return cells without views, dictionaries, runs and extension types, inside of them too.
 
     Lists that are to become lists of one length in ``target`` become so here, with NULLs as the items of a NULL: a cast
@@ -43,13 +45,13 @@ def plain_layout(values: pa.Array, target: pa.DataType | None = None) -> pa.Arra
     return values
 
 
-def _field(target: pa.DataType | None, name: str) -> pa.DataType | None:
+def _field(target: Any, name: str) -> pa.DataType | None:
     if not isinstance(target, pa.StructType) or (place := target.get_field_index(name)) < 0:
         return None
     return target.field(place).type
 
 
-def _items(lists: pa.Array, target: pa.DataType | None) -> pa.Array:
+def _items(lists: pa.Array, target: Any) -> pa.Array:
     """Return the items of the lists that are not NULL."""
     if not isinstance(lists, pa.FixedSizeListArray):
         return plain_layout(pc.list_flatten(lists), target)

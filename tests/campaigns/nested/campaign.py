@@ -33,11 +33,12 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.cells.types import LogicalType
+from nyala.schemas.rows.write import Durability
 from tests.campaigns.nested.drawn import Drawn, tables
 from tests.campaigns.nested.ways import WAYS, Journey, rows_of, through_a_backup
 
 PROCESSES = 2
-OPTIONS = StoreOptions(maintenance="off", durability="os")
+OPTIONS = StoreOptions(maintenance="off", durability=Durability.OS)
 
 
 def journey_of(drawn: Drawn, folder: Path) -> None:

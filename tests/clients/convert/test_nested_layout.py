@@ -42,7 +42,7 @@ def test_a_null_has_no_remains_of_the_memory(
         array = pa.DictionaryArray.from_arrays(pa.array(places, pa.int8()), pa.array([TIMES], given.value_type))
     else:
         array = pa.array(cells, given)
-    column = cast(array.slice(first), LogicalType.of(becomes), "v")
+    column = cast(array.slice(first), LogicalType.from_arrow(pa.field("v", becomes)), "v")
     column.validate(full=True)
     assert column.type == becomes and column.to_pylist() == cells[first:]
     lists = column
@@ -58,14 +58,16 @@ def test_views_inside_of_lists_of_one_length_that_are_null(first: int) -> None:
     pairs = pa.FixedSizeListArray.from_arrays(words, 2, mask=pa.array([False, False, True]))
     expected = [["a", "b"], [None, "long enough for a buffer"], None][first:]
     for becomes in (pa.list_(pa.string(), 2), pa.list_(pa.string())):
-        column = cast(pairs.slice(first), LogicalType.of(becomes), "v")
+        column = cast(pairs.slice(first), LogicalType.from_arrow(pa.field("v", becomes)), "v")
         assert column.type == becomes and column.to_pylist() == expected
     inside = pa.StructArray.from_arrays([pairs], ["x"]).slice(first)
     kind = pa.struct([("x", pa.list_(pa.string(), 2))])
-    assert cast(inside, LogicalType.of(kind), "v").to_pylist() == [{"x": each} for each in expected]
+    assert cast(inside, LogicalType.from_arrow(pa.field("v", kind)), "v").to_pylist() == [
+        {"x": each} for each in expected
+    ]
 
 
 def test_lists_of_another_length_are_refused() -> None:
     for cells in ([None, TIMES, []], [[dt.time(1)]]):
         with pytest.raises(InvalidArgumentError, match="does not fit fixed_size_list"):
-            cast(pa.array(cells, GIVEN), LogicalType.of(PAIRS), "v")
+            cast(pa.array(cells, GIVEN), LogicalType.from_arrow(pa.field("v", PAIRS)), "v")
