@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
@@ -58,12 +57,13 @@ def _items(lists: pa.Array, target: Any) -> pa.Array:
     size = lists.type.list_size
     items = plain_layout(lists.values.slice(lists.offset * size, len(lists) * size), target)
     # Not by list_flatten: Arrow has no kernel that takes views.
-    return items.filter(pa.array(_present(lists, size))) if lists.null_count else items
+    return items.filter(_present(lists, size)) if lists.null_count else items
 
 
-def _present(lists: pa.Array, length: int) -> np.ndarray:
+def _present(lists: pa.Array, length: int) -> pa.Array:
     """Return a bool for each item of lists of one length: whether its list is not NULL."""
-    return lists.is_valid().to_numpy(zero_copy_only=False).repeat(length)
+    items = pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(lists) * length)), 1)
+    return lists.is_valid().take(pc.divide(items, max(length, 1)))
 
 
 def _have_one_length(lists: pa.Array, length: int) -> bool:
@@ -75,7 +75,8 @@ def _of_one_length(lists: pa.Array, items: pa.Array, length: int) -> pa.Array:
     """Return lists as such of one length; ``items`` are the items of those that are not NULL."""
     if lists.null_count:
         present = _present(lists, length)
-        items = items.take(pa.array(present.cumsum() - 1, mask=~present))
+        places = pc.subtract(pc.cumulative_sum(present.cast(pa.int64())), 1)
+        items = items.take(pc.if_else(present, places, None))
     return pa.FixedSizeListArray.from_arrays(items, length, mask=lists.is_null())
 
 
