@@ -287,7 +287,7 @@ def _verify_cells(scope: _Scope, reader: CFileReader) -> None:
     """Check text cells. A long one is only noted, as the store may have been used with other limits."""
     verify_cells(scope.schema, reader)
     try:
-        verify_cells(scope.schema, reader, Limits())
+        verify_cells(scope.schema, reader, lambda column: scope.schema.stored_cell_bytes(column, Limits()))
     except CorruptionError as error:
         scope.report.notes.append(f"{error.message}, the limit unless a store sets another")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import CorruptionError
-from ...schemas.limits.limits import Limits
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableSchema
 from ..cfile.format import StreamKey
@@ -140,9 +139,9 @@ def verify_nulls(schema: TableSchema, reader: CFileReader) -> None:
             raise CorruptionError(reader.path, 0, f"column {column.name!r} is NOT NULL, but has a NULL")
 
 
-def verify_cells(schema: TableSchema, reader: CFileReader, limits: Limits | None = None) -> None:
+def verify_cells(schema: TableSchema, reader: CFileReader, most: Callable[[ColumnSchema], int] | None = None) -> None:
     """Check that the text of a rowset is UTF-8, no longer than its type allows, that nested cells are such, and that
-    cells are no larger than the ``limits``.
+    no cell of a column has more bytes than ``most`` says.
 
     Raises:
         CorruptionError: with the first wrong column and row.
@@ -153,14 +152,14 @@ def verify_cells(schema: TableSchema, reader: CFileReader, limits: Limits | None
             continue
         if not column.logical.is_variable and not column.logical.is_nested:
             continue
-        stream = reader.stream(key)
+        stream, bytes_max = reader.stream(key), most and most(column)
         step = max(min(_BYTES_AT_ONCE * stream.row_count // max(stream.raw_bytes, 1), _ROWS_AT_ONCE), 1)
         for first in range(0, stream.row_count, step):
-            if why := _why_unsound(stream.read(first, min(first + step, stream.row_count)), column, limits):
+            if why := _why_unsound(stream.read(first, min(first + step, stream.row_count)), column, bytes_max):
                 raise CorruptionError(reader.path, 0, f"column {column.name!r}, in the rows from {first} on: {why}")
 
 
-def _why_unsound(vector: Vector, column: ColumnSchema, limits: Limits | None) -> str | None:
+def _why_unsound(vector: Vector, column: ColumnSchema, bytes_max: int | None) -> str | None:
     try:
         cells = to_arrow(vector, column.logical.arrow)
     except MalformedCellError as error:
@@ -175,7 +174,6 @@ def _why_unsound(vector: Vector, column: ColumnSchema, limits: Limits | None) ->
         if column.logical.name == "json" and not_json(as_bytes(vector)) is not None:
             return "a cell is not JSON"
     longest = int(as_bytes(vector).lengths.max(initial=0))
-    most = limits and (limits.nested_cell_bytes if column.logical.is_nested else limits.cell_bytes)
-    if most is not None and longest > most:
-        return f"a cell has {longest:,} bytes, more than {most:,}"
+    if bytes_max is not None and longest > bytes_max:
+        return f"a cell has {longest:,} bytes, more than {bytes_max:,}"
     return None

@@ -125,7 +125,7 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     _check_row_count(batch.num_rows, columns, limits)
     _check_decoded_size(batch, columns, limits)
     refusals = RowRefusals(batch.num_rows)
-    arrays = [_checked(batch.column(column.name), column, refusals, limits) for column in columns]
+    arrays = [_checked(batch.column(column.name), column, schema, refusals, limits) for column in columns]
     if operation.base is Operation.DELETE and (order := schema.ordering) in columns and arrays[-1].null_count:
         message = f"a delete needs a value in {order.name!r}, which orders the changes of each row, or no such column"
         refusals.refuse(bools(arrays[-1].is_null()), "INVALID_ARGUMENT", message)
@@ -241,14 +241,14 @@ def _is_given(column: ColumnSchema, schema: TableSchema, operation: Operation) -
     return column is schema.auto_incrementing and operation.base is Operation.INSERT
 
 
-def checked_cells(array: pa.Array, column: ColumnSchema, limits: Limits, what: str) -> pa.Array:
+def checked_cells(array: pa.Array, column: ColumnSchema, schema: TableSchema, limits: Limits, what: str) -> pa.Array:
     """Return cells that the store computed for rows of a table, in the column's type; ``what`` computed them.
 
     Raises:
         InvalidArgumentError: one does not fit. Text that is too long is never cut.
     """
     refusals = RowRefusals(len(array))
-    array = _checked(array, column, refusals, limits)
+    array = _checked(array, column, schema, refusals, limits)
     if refusals.cuts is not None:
         raise InvalidArgumentError(f"{what}: the value has more than {column.logical.length:,} characters")
     if refusals.reasons:
@@ -256,7 +256,9 @@ def checked_cells(array: pa.Array, column: ColumnSchema, limits: Limits, what: s
     return array
 
 
-def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
+def _checked(
+    array: pa.Array, column: ColumnSchema, schema: TableSchema, refusals: RowRefusals, limits: Limits
+) -> pa.Array:
     kind = column.logical
     array = _nested(array, column, refusals, limits) if kind.is_nested else _cast(array, column, refusals)
     if array.null_count and not column.nullable:
@@ -269,14 +271,29 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
         message = f"column {column.name!r} is json, and the text is not: see RFC 8259"
         refusals.refuse(wrong, "INVALID_ARGUMENT", message)
     if kind.is_variable and size > limits.cell_bytes:
-        too_large = pc.greater(pc.binary_length(array), limits.cell_bytes)
-        message = f"the cell of column {column.name!r} has more than {limits.cell_bytes:,} bytes"
-        refusals.refuse(bools(too_large), "TOO_LARGE", message)
+        _refuse_long(array, column, schema, refusals, limits)
     if kind.name == "date" and len(array):
         message = f"column {column.name!r} has a date outside 0001-01-01 to 9999-12-31"
         if (outside := beyond_calendar(array)) is not None:
             refusals.refuse(outside, "INVALID_ARGUMENT", message)
     return array
+
+
+def _refuse_long(
+    array: pa.Array, column: ColumnSchema, schema: TableSchema, refusals: RowRefusals, limits: Limits
+) -> None:
+    """Refuse the rows whose strings are longer than the table takes; the message has the size of the first."""
+    most = schema.cell_bytes(column, limits)
+    lengths = pc.binary_length(array)
+    too_large = bools(pc.greater(lengths, most))
+    if not too_large.any():
+        return
+    how = "limits.cell_bytes of the store" if column in schema.key else "limits.nested_cell_bytes of the store"
+    if column not in schema.key and most < limits.nested_cell_bytes:
+        how = f"the table option cell_bytes_max, up to {limits.nested_cell_bytes:,}"
+    size = lengths[int(too_large.argmax())].as_py()
+    message = f"the cell of column {column.name!r} has more than {most:,} bytes: {size:,}; to allow it, raise {how}"
+    refusals.refuse(too_large, "TOO_LARGE", message)
 
 
 def _nested(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:

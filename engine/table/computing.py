@@ -64,7 +64,8 @@ class Computing:
                 return rows.column(str(number))
             return pa.repeat(defaults[number], rows.num_rows)
 
-        return checked_cells(formula.cells(Rows(rows.num_rows, cells)), column, self.limits, formula.what)
+        computed = formula.cells(Rows(rows.num_rows, cells))
+        return checked_cells(computed, column, self.version.schema, self.limits, formula.what)
 
     def resolved(self, rows: pa.RecordBatch, first: np.ndarray, decided: Outcome, newest: Newest) -> Outcome:
         """Return the outcome of a batch with the computed cells. A row whose cells cannot be computed is refused, and
@@ -210,7 +211,7 @@ class _KeyMerge:
         cells = cells or self._one_by_one(keys, own, skipped)
         schema, limits = self._computing.version.schema, self._computing.limits
         for number, rule in self._rules.items():
-            checked_cells(cells[number], schema.by_id[number], limits, rule.what)
+            checked_cells(cells[number], schema.by_id[number], schema, limits, rule.what)
         return cells
 
     def _in_pairs(self, keys: np.ndarray, own: Cells, skipped: int) -> Cells:

@@ -183,7 +183,6 @@ def _drop_not_null(state: TableState, step: alter.DropNotNull, limits: Limits) -
 
 
 def _set_option(state: TableState, step: alter.SetOption, limits: Limits) -> TableState:
-    del limits
     if step.option not in TableOptions.model_fields:
         known = ", ".join(TableOptions.model_fields)
         raise InvalidArgumentError(f"unknown table option {step.option!r}; known: {known}")
@@ -192,6 +191,8 @@ def _set_option(state: TableState, step: alter.SetOption, limits: Limits) -> Tab
         del parts[step.option]
     try:
         options = TableOptions.model_validate(parts).checked()
+        if options.cell_bytes_max != state.options.cell_bytes_max:
+            options.check_cells(limits)
         schema = state.schema.model_copy(update=state.schema.of_options(options))
         return replace(state, options=options, schema=schema)
     except ValidationError as error:

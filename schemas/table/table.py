@@ -25,13 +25,13 @@ AUTO_INCREMENTING = "auto_incrementing_id"
 """The column that completes the key of a table whose primary key is not unique."""
 QUOTAS = ("max_rows", "max_bytes")
 """The options that limit what a table may hold."""
-UPKEEP = ("history_max_age_seconds", "maintenance", "row_column")
+UPKEEP = ("history_max_age_seconds", "maintenance", "row_column", "cell_bytes_max")
 """The options that decide what a table takes of the memory and disk of all: who may maintain it sets them."""
 WEEK_SECONDS = 7 * 24 * 3600
 """How long a table keeps its history, and a dropped one its files, without being asked for longer."""
 _NUMBER_MAX = (1 << 63) - 1
 _MOMENTS = ("timestamp[us]", "date")
-_SINCE = frozenset({"row_column", "order_by", "ttl"})
+_SINCE = frozenset({"row_column", "order_by", "ttl", "cell_bytes_max", "cell_bytes_before"})
 """The parts of a schema that came after version 0.1."""
 
 
@@ -56,11 +56,15 @@ class TableOptions(Message, frozen=True, extra="forbid"):
     ttl: Annotated[str | None, BeforeValidator(ttl_text)] = None
     """When rows expire: a time after the moment in one of their columns, ``created + 30d``, or after their last write,
     ``30d``. None: never."""
+    cell_bytes_max: int | None = Field(default=None, ge=1)
+    """The largest string, binary or json cell outside the key: more than the store's ``limits.cell_bytes``, at most its
+    ``limits.nested_cell_bytes``. None: ``limits.cell_bytes``."""
 
     @property
     def takes_more(self) -> bool:
         """Whether a new table takes more of the memory and disk of all than one without options."""
-        return self.maintenance == "off" or self.history_max_age_seconds > WEEK_SECONDS or self.row_column
+        is_longer = self.history_max_age_seconds > WEEK_SECONDS or self.cell_bytes_max is not None
+        return is_longer or self.maintenance == "off" or self.row_column
 
     def checked(self) -> TableOptions:
         """Return the options of a new or altered table; those of one that is opened are taken as they are.
@@ -72,6 +76,19 @@ class TableOptions(Message, frozen=True, extra="forbid"):
             if isinstance(value, int) and value > _NUMBER_MAX:
                 raise InvalidArgumentError(f"table option {name!r} may be at most {_NUMBER_MAX:,}")
         return self
+
+    def check_cells(self, limits: Limits) -> None:
+        """Check the size of cells that a new or altered table asks for.
+
+        Raises:
+            InvalidArgumentError: it is below the store's limit, or above that of nested cells.
+        """
+        least, most = limits.cell_bytes, limits.nested_cell_bytes
+        if self.cell_bytes_max is not None and not least <= self.cell_bytes_max <= most:
+            raise InvalidArgumentError(
+                f"table option 'cell_bytes_max' may be from {least:,} to {most:,} bytes, not {self.cell_bytes_max:,}: "
+                "limits.cell_bytes and limits.nested_cell_bytes of the store set these ends"
+            )
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -91,6 +108,7 @@ class TableOptionsDict(TypedDict, total=False):
     row_column: bool
     order_by: str | None
     ttl: str | tuple[str, str] | None
+    cell_bytes_max: int | None
 
 
 class TableDefinition(Message, frozen=True, extra="forbid"):
@@ -195,6 +213,10 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
     """The id of the column that orders the changes of each row: the option of the table."""
     ttl: TimeToLive | None = None
     """When rows expire: the option of the table."""
+    cell_bytes_max: int | None = None
+    """The largest string, binary or json cell outside the key: the option of the table."""
+    cell_bytes_before: int | None = None
+    """The greatest value that the option has had, if it is lower now: stored cells may be as long."""
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -210,6 +232,7 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
         """
         _check_columns(definition, limits)
         _check_primary_key(definition)
+        definition.options.check_cells(limits)
         definitions = [*definition.columns, *_filled_in(definition)]
         key_columns = len(definition.primary_key)
         if not definition.unique_key:
@@ -283,7 +306,28 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
             "row_column": options.row_column,
             "order_by": self._ordered_by(options.order_by),
             "ttl": self._expiring(options.ttl, options.order_by),
+            "cell_bytes_max": options.cell_bytes_max,
+            "cell_bytes_before": self._cell_bytes_before(options.cell_bytes_max),
         }
+
+    def cell_bytes(self, column: ColumnSchema, limits: Limits) -> int:
+        """Return how many bytes a new cell of a column may have, if its type has no fixed size."""
+        if column.logical.is_nested:
+            return limits.nested_cell_bytes
+        if self.cell_bytes_max is None or column in self.key:
+            return limits.cell_bytes
+        return max(limits.cell_bytes, min(self.cell_bytes_max, limits.nested_cell_bytes))
+
+    def stored_cell_bytes(self, column: ColumnSchema, limits: Limits) -> int:
+        """Return how many bytes a stored cell of a column may have: the option may have been greater."""
+        most = self.cell_bytes(column, limits)
+        if column.logical.is_nested or column in self.key:
+            return most
+        return max(most, self.cell_bytes_max or 0, self.cell_bytes_before or 0)
+
+    def _cell_bytes_before(self, now: int | None) -> int | None:
+        before = max(self.cell_bytes_max or 0, self.cell_bytes_before or 0)
+        return before if before > (now or 0) else None
 
     def _expiring(self, text: str | None, order_by: str | None) -> TimeToLive | None:
         if text is None:

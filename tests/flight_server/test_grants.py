@@ -365,7 +365,7 @@ def test_python_and_the_command_line_name_the_grant_that_an_option_needs(
 ) -> None:
     guarded.set_grants({"alter": frozenset()}, "*")
     with nyala.connect(guarded.served.url, token=guarded.user_token) as db:
-        costly: list[Any] = [{"maintenance": "off"}, {"history_max_age_seconds": 8 * 86_400}]
+        costly: Any = [{"maintenance": "off"}, {"history_max_age_seconds": 8 * 86_400}, {"cell_bytes_max": 1 << 20}]
         for options in costly:
             with pytest.raises(PermissionDeniedError, match="maintain on all tables"):
                 db.create_table("u", SCHEMA, primary_key=["k"], **options)

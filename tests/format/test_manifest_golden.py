@@ -102,6 +102,20 @@ def test_a_column_whose_values_are_computed_in_a_manifest() -> None:
     assert read(packed) == computed
 
 
+def test_a_table_of_longer_cells_in_a_manifest() -> None:
+    """A table without the option has neither word: see the column above, and the tablet below."""
+    schema = SCHEMA.model_copy(update={"cell_bytes_max": 100_000, "cell_bytes_before": 1 << 20})
+    options = TableOptions(cell_bytes_max=100_000)
+    longer = MANIFEST.with_altered(2, lambda table: table.model_copy(update={"schema_": schema, "options": options}))
+    packed = pack_manifest(longer)
+    expected = '"next_column_id":2,"cell_bytes_max":100000,"cell_bytes_before":1048576},"options":{'
+    assert expected + '"history_max_age_seconds":604800,"maintenance":"on","comment":"","cell_bytes_max":100000}' in (
+        packed[24:].decode()
+    )
+    assert read(packed) == longer
+    assert b"cell_bytes" not in pack_manifest(MANIFEST)
+
+
 def test_a_column_with_an_empty_block_rows_in_a_manifest() -> None:
     """As builds after 0.1 wrote it for a while."""
     body = pack_manifest(MANIFEST)[24:].decode()

@@ -79,7 +79,7 @@ def _check_content(
         verify_keys(rowset)
         verify_rows(rowset)
         verify_nulls(schema, rowset.reader)
-        verify_cells(schema, rowset.reader, limits)
+        verify_cells(schema, rowset.reader, lambda column: schema.cell_bytes(column, limits))
         if len(version.tablets) > 1 or version.partitions.range_columns:
             verify_partition(schema, version.router, number, rowset)
     finally:

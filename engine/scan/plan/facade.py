@@ -86,7 +86,9 @@ class Reads:
             tablets_all=version.tablets_all,
             read_here=read_here,
             read_all=read_all,
-            groups_at_most=groups_at_most(scan.versions, request, rows, self._limits) if may_combine else None,
+            groups_at_most=groups_at_most(scan.versions, version.schema, request, rows, self._limits)
+            if may_combine
+            else None,
             lease=self._planned.keep(scan.to_plan(), splits) if spec.pin else None,
         )
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ....schemas.limits.limits import Limits
 from ....schemas.table.column import ColumnSchema
+from ....schemas.table.table import TableSchema
 from ...aggregate.states import FLOATS, StateKind
 from ...cfile.stream import StreamReader
 from ...rowset.diskrowset import DiskRowSet
@@ -29,7 +30,9 @@ _NUMBER_BYTES = 32
 """More than a number takes in an answer, or all of a string but its bytes."""
 
 
-def groups_at_most(versions: Sequence[Version], request: ScanRequest, rows: int, limits: Limits) -> int | None:
+def groups_at_most(
+    versions: Sequence[Version], schema: TableSchema, request: ScanRequest, rows: int, limits: Limits
+) -> int | None:
     """Return a number that the groups of an aggregate of at most ``rows`` rows do not exceed; None unless they are few,
     and an answer with all of them surely fits in memory."""
     plan = request.aggregate
@@ -38,7 +41,7 @@ def groups_at_most(versions: Sequence[Version], request: ScanRequest, rows: int,
     rowsets = [rowset for version in versions for rowset in version.rowsets()]
     groups, strings = 1, list[_SeenCells]()
     for column in plan.group_by:
-        cells = _SeenCells(column, rowsets, request.snapshot, limits)
+        cells = _SeenCells(column, rowsets, request.snapshot, schema.stored_cell_bytes(column, limits))
         groups *= max(cells.count, 1)
         strings.append(cells)
         if min(groups, rows) > FEW:
@@ -46,7 +49,8 @@ def groups_at_most(versions: Sequence[Version], request: ScanRequest, rows: int,
     groups = min(groups, rows)
     for state in plan.states:
         if state.kind is StateKind.BOUNDS and state.column and state.physical is PhysicalType.BYTES:
-            strings += [_SeenCells(state.column, rowsets, request.snapshot, limits)] * len(state.parts)
+            bytes_max = schema.stored_cell_bytes(state.column, limits)
+            strings += [_SeenCells(state.column, rowsets, request.snapshot, bytes_max)] * len(state.parts)
     answer_bytes = groups * len(plan.names) * _NUMBER_BYTES + sum(cells.most_bytes(groups) for cells in strings)
     return groups if answer_bytes <= limits.aggregate_bytes else None
 
@@ -54,10 +58,11 @@ def groups_at_most(versions: Sequence[Version], request: ScanRequest, rows: int,
 class _SeenCells:
     """The cells of a column that a snapshot may see. Each changed one counts as different from all others."""
 
-    def __init__(self, column: ColumnSchema, rowsets: Iterable[RowSet], snapshot: int, limits: Limits) -> None:
+    def __init__(self, column: ColumnSchema, rowsets: Iterable[RowSet], snapshot: int, bytes_max: int) -> None:
+        """No string has more than ``bytes_max`` bytes."""
         self._column = column
         self._physical = physical_of(column.logical.arrow)
-        self._bytes_max = limits.cell_bytes if self._physical is PhysicalType.BYTES else 0
+        self._bytes_max = bytes_max if self._physical is PhysicalType.BYTES else 0
         self._longest = self._all_bytes = 0
         self._ends: list[int] = []
         self._dictionaries: list[BytesVector] = []

@@ -193,7 +193,7 @@ def test_every_step_of_alter(sql: Sql, homes: None, uri: str) -> None:
         "DROP COLUMNS (w)",
         "DROP COLUMN IF EXISTS nothing",
         "SET TBLPROPERTIES ('encoding.City' = 'plain', 'compression.text' = 'zstd', 'block_rows.text' = '1024', "
-        "'type.city' = 'varchar(20)', 'max_rows' = '7', 'maintenance' = 'off')",
+        "'type.city' = 'varchar(20)', 'max_rows' = '7', 'maintenance' = 'off', 'cell_bytes_max' = '1048576')",
         "SET TBLPROPERTIES ('too_long.city' = 'error', 'merge.rooms' = 'sum', 'default_expression.price' = 'id * 2')",
         "ALTER COLUMN city TYPE VARCHAR(30)",
         "UNSET TBLPROPERTIES ('maintenance')",
@@ -215,6 +215,10 @@ def test_every_step_of_alter(sql: Sql, homes: None, uri: str) -> None:
     assert (columns["text"]["compression"], columns["text"]["block_rows"]) == ("zstd", 1024)
     options = about(uri, "homes")["options"]
     assert (options["max_rows"], options["maintenance"], options["comment"]) == (7, "on", "where people live")
+    assert options["cell_bytes_max"] == 1 << 20
+    sql("INSERT INTO homes (id, text) VALUES (7, repeat('x', 1048576))")
+    assert sql("SELECT length(text) AS n FROM homes WHERE id = 7") == [(1 << 20,)]
+    sql("DELETE FROM homes WHERE id = 7")
     sql("ALTER TABLE homes UNSET TBLPROPERTIES ('max_rows', 'encoding.city', 'compression.text', 'block_rows.text')")
     sql("ALTER TABLE homes UNSET TBLPROPERTIES ('too_long.city', 'merge.rooms', 'default_expression.price')")
     columns = columns_of(uri, "homes")

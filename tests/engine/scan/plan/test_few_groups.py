@@ -131,6 +131,19 @@ def test_old_snapshots_have_what_was_replaced(store: Store, table: Table) -> Non
     assert groups(table, "small", as_of=before) == 8 and bound(store, "small", as_of=before) == ROWS
 
 
+def test_changed_strings_may_be_as_long_as_the_table_ever_took() -> None:
+    options = StoreOptions(maintenance="off", limits=Limits(aggregate_bytes=300_000))
+    with Store.open(MemoryFileSystem(), options) as store:
+        table = Database(store).create_table("t", SCHEMA, ["id"])
+        table.insert(rows(0, 7))
+        table.maintain("flush")
+        table.update({"id": [1], "city": ["x"]})
+        assert bound(store, "city") == 7
+        for most in (1 << 20, 1 << 17, None):
+            table.alter().set_option("cell_bytes_max", most).apply()
+            assert bound(store, "city") is None, "the change may have had 1 MiB"
+
+
 def test_many_groups_have_no_number(store: Store, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.insert(rows(0, 20_000))
     table.maintain("flush")
