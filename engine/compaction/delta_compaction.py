@@ -8,8 +8,8 @@ major one moves the base of some columns forward to F, the newest timestamp in t
     base at B   REDO B..F             ->  base at B                REDO B..F (a new file)     liveness, other columns
 
 So from then on each column has its own base timestamp. Deltas in memory are all newer than F and stay unchanged;
-writers wait only for the switch-over. Rows are processed by the page, one column after the other: memory holds the
-deltas of one page of rows, and a page of output.
+writers wait only for the switch-over. Rows are processed by the page (`steps`: fewer if their cells are long), one
+column after the other: memory holds the deltas of one page of rows, and a page of output.
 
 Deltas that no snapshot at or after the ancient history mark can see are dropped; earlier snapshots are rejected from
 then on.
@@ -23,13 +23,13 @@ import numpy as np
 
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableSchema
-from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.file import DeltaFile, DeltaFileWriter
 from ..delta.run import DeltaRun, collapsed, invert, merge_runs
 from ..manifest import files
 from ..manifest.environment import Environment
 from ..manifest.manifest import TabletEntry
+from ..rowset import steps
 from ..rowset.base_file import ColumnsFile, ColumnsMetadata, write_columns_file
 from ..rowset.diskrowset import DiskRowSet, base_timestamps
 from ..tablet.tablet import Tablet
@@ -211,8 +211,11 @@ def _merged(
     """Return all deltas of each column in files, oldest first, a page of rows at a time, without those of dropped
     columns."""
 
+    def deltas_bytes(column_id: int) -> float:
+        return sum(file.value_bytes(column_id) for file in delta_files) / len(rowset)
+
     def runs(column_id: int) -> Iterator[DeltaRun]:
-        found = (_run(delta_files, column_id, first, last) for first, last in _pages(rowset))
+        found = (_run(delta_files, column_id, first, last) for first, last in _spans(rowset, deltas_bytes(column_id)))
         return (run for run in found if run is not None)
 
     there = {column_id for file in delta_files for column_id in file.column_ids}
@@ -252,7 +255,7 @@ def _brought(
     rowset: DiskRowSet, column: ColumnSchema, redo: Sequence[DeltaFile]
 ) -> Iterator[tuple[Vector, DeltaRun | None]]:
     """Yield for each page of rows a column's cells brought forward, and the UNDO run that reverses that."""
-    for first, last in _pages(rowset):
+    for first, last in _spans(rowset, steps.row_bytes(rowset, column.id, redo)):
         base = rowset.base(column, first, last)
         run = _run(redo, column.id, first, last)
         if run is None:
@@ -268,10 +271,11 @@ def _run(delta_files: Sequence[DeltaFile], column_id: int, first: int, last: int
     return merge_runs(runs) if runs else None
 
 
-def _pages(rowset: DiskRowSet) -> Iterator[tuple[int, int]]:
-    """Yield the pages of rows."""
-    for first in range(0, len(rowset), PAGE_ROWS):
-        yield first, min(first + PAGE_ROWS, len(rowset))
+def _spans(rowset: DiskRowSet, row_bytes: float) -> Iterator[tuple[int, int]]:
+    """Yield the pages of rows; parts of them if rows of so many bytes are long."""
+    count = steps.rows_at_once(row_bytes, steps.DELTAS_BYTES_AT_ONCE)
+    for first in range(0, len(rowset), count):
+        yield first, min(first + count, len(rowset))
 
 
 def _commit(new: NewFiles, rowset: DiskRowSet, update: dict[str, object], history_floor: int) -> None:

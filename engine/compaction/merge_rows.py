@@ -14,10 +14,12 @@ import numpy as np
 
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableSchema
-from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
+from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
+from ..delta.file import DeltaFile
 from ..delta.run import DeltaRun, invert, merge_runs
 from ..filter.expiry import Expiry
+from ..rowset import steps
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import pack
 from ..vectors.vector import FixedVector, Vector, concat
@@ -29,8 +31,6 @@ LONG_RUN_PAGES = 4
 """If this many pages do not mix with other rowsets, a new output is started so that they can be copied."""
 RowFilter = Callable[[Mapping[int, Vector], int], np.ndarray]
 """Given key cells and a number of rows, returns which rows belong to a part."""
-_CHUNK_BYTES = 32 << 20
-"""About how many bytes of cells of one column to hold in memory, over all rowsets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +44,11 @@ class MergeInput:
     def rowset(self) -> DiskRowSet:
         assert isinstance(self.moved.rowset, DiskRowSet)
         return self.moved.rowset
+
+    @property
+    def delta_files(self) -> tuple[DeltaFile, ...]:
+        stores = self.rowset.deltas.stores
+        return (*stores.redo, *stores.undo)
 
     def redo(self, column_id: int, first: int, last: int) -> list[DeltaRun]:
         runs = [file.run(column_id, first, last) for file in self.rowset.deltas.stores.redo]
@@ -89,12 +94,12 @@ class Merge:
         return {column.id: self._column(column, rows)[0] for column in self._schema.key}
 
     def _chunk_rows(self) -> int:
-        """Return a power of two that keeps a column's cells of a chunk of every input within ``_CHUNK_BYTES``."""
-        row_bytes = sum(max(one.rowset.row_bytes.values(), default=1.0) for one in self._inputs)
-        rows = PAGE_ROWS
-        while rows > BLOCK_ROWS and rows * row_bytes > _CHUNK_BYTES:
-            rows //= 2
-        return rows
+        """Return a power of two that keeps a column's cells of a chunk of every input, and their history, within the
+        bytes of a step."""
+        cells = sum(steps.widest_row(one.rowset) for one in self._inputs)
+        deltas = sum(steps.widest_row(one.rowset, one.delta_files) for one in self._inputs)
+        of_cells = steps.rows_at_once(cells, steps.BYTES_AT_ONCE)
+        return min(of_cells, steps.rows_at_once(deltas, steps.DELTAS_BYTES_AT_ONCE))
 
     def _write(self, rows: MergedRows) -> None:
         if self._ancient:

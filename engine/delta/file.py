@@ -204,6 +204,10 @@ class DeltaFile:
         timestamps = values_of(self._stream(column_id, "timestamp"), low, high)
         return DeltaRun(rowids, timestamps, self._stream(column_id, "value").read(low, high))
 
+    def value_bytes(self, column_id: int) -> int:
+        """Return the bytes of the cells of a column's deltas, before any encoding; 0 if it has none."""
+        return self._stream(column_id, "value").raw_bytes if column_id in self.metadata.deltas else 0
+
     def pages(self, column_id: int) -> DeltaPages | None:
         """Return the deltas of a column by pages, None if it has none."""
         pages = self._pages.get(column_id)

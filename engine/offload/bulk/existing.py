@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from ....schemas.table.table import TableSchema
-from ...codecs.codec import PAGE_ROWS
 from ...fs.filesystem import FileSystem
 from ...manifest import files
+from ...rowset import steps
 from ...rowset.base_file import BaseFileWriter
 from ...rowset.diskrowset import DiskRowSet
 from ...rowset.rowset import RowSet
@@ -78,8 +78,9 @@ def write_without(
     encodings = files.encodings(schema)
     writer = BaseFileWriter(fs, path, file_id, encodings, [column.id for column in schema.columns], schema.row_column)
     try:
-        for first in range(0, len(rowset), PAGE_ROWS):
-            last = min(first + PAGE_ROWS, len(rowset))
+        count = steps.rows_at_once(steps.widest_row(rowset), steps.BYTES_AT_ONCE)
+        for first in range(0, len(rowset), count):
+            last = min(first + count, len(rowset))
             rows = np.flatnonzero(kept[first:last])
             if not len(rows):
                 continue

@@ -250,9 +250,11 @@ def pieces(run: Chunk, request: ScanRequest) -> Iterator[Chunk]:
     if run.rows is not None:
         yield run
         return
-    size = _PAGES_AT_ONCE * PAGE_ROWS
-    while size > BLOCK_ROWS and size * _row_bytes(run.rowset, request) > request.chunk_bytes:
+    size, row_bytes = _PAGES_AT_ONCE * PAGE_ROWS, _row_bytes(run.rowset, request)
+    while size > BLOCK_ROWS and size * row_bytes > request.chunk_bytes:
         size //= 2
+    if size == BLOCK_ROWS:
+        size = _chunk_rows(row_bytes, request.chunk_bytes, size)
     for first, last in _ranges(run.first, run.last, size):
         yield replace(run, first=first, last=last)
 
