@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.campaigns.crash.faults import RULES, fail_each_call
 from tests.campaigns.crash.images import campaign
-from tests.campaigns.crash.workloads import WORKLOADS, Run, row
+from tests.campaigns.crash.long_cells import ALL_WORKLOADS
+from tests.campaigns.crash.workloads import Run, row
 
 
 def random_workload(seed: int) -> Callable[[Run], None]:
@@ -54,7 +55,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.CRITICAL if options.faults_only else logging.WARNING)
     deadline = time.monotonic() + 60 * options.minutes
-    for name, workload in WORKLOADS.items():
+    for name, workload in ALL_WORKLOADS.items():
         if not options.faults_only:
             print(f"{name}, seed {options.seed}:", campaign(workload, options.images, options.seed), flush=True)
         for kind in RULES:

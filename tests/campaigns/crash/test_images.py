@@ -13,6 +13,7 @@ from nyala.engine.table.small.row_writes import RowWrites
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.table import TableDefinition
 from tests.campaigns.crash.images import LostError, campaign, check_image, clone, contents, run_until
+from tests.campaigns.crash.long_cells import ALL_WORKLOADS
 from tests.campaigns.crash.workloads import SCHEMA, WORKLOADS, open_store, row, write
 from tests.dose import dose
 
@@ -22,18 +23,18 @@ EVERY = dose(4, 1)
 """By day the power fails at one call in so many."""
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", ALL_WORKLOADS)
 def test_no_power_failure_loses_anything(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)  # every torn tail is worth a warning, and there are thousands
-    tally = campaign(WORKLOADS[name], IMAGES, deep_every=5 * dose(1, 2), every=EVERY)
+    tally = campaign(ALL_WORKLOADS[name], IMAGES, deep_every=5 * dose(1, 2), every=EVERY)
     assert tally.calls > 50 // EVERY, "the workload has become too small to mean anything"
     assert tally.distinct > tally.calls // 2
     assert tally.recoveries_cut > dose(10, 50)
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", ALL_WORKLOADS)
 def test_a_workload_makes_the_same_calls_each_time(name: str) -> None:
-    logs = [run_until(WORKLOADS[name], None)[1].operation_log for _ in range(2)]
+    logs = [run_until(ALL_WORKLOADS[name], None)[1].operation_log for _ in range(2)]
     assert logs[0] == logs[1]
 
 

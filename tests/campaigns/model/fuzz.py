@@ -29,6 +29,8 @@ from tests.campaigns.model.shapes import (
     EXPIRING_ORDERED,
     EXPIRING_SHORT_HISTORY,
     IMMUTABLE,
+    LONG_CELLS,
+    LONG_CELLS_IN_WHOLE_ROWS,
     NO_INDEX,
     ORDERED,
     ORDERED_BY_TEXT,
@@ -64,6 +66,8 @@ _CASES = (
     (EXPIRING_SHORT_HISTORY, DirectSubject),
     (EXPIRING_ORDERED, EmbeddedSubject),
     (EXPIRING_KEY, EmbeddedSubject),
+    (LONG_CELLS, EmbeddedSubject),
+    (LONG_CELLS_IN_WHOLE_ROWS, DirectSubject),
 )
 
 

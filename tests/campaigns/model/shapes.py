@@ -39,6 +39,7 @@ class Shape:
     partition_by: tuple[HashLevel | RangeLevel, ...] = ()
     """Without gaps, of which the model knows nothing."""
     whole_rows: bool = False
+    cell_bytes_max: int | None = None
     ranges: Ranges = UNRANGED
     """Those of ``partition_by``, if it has any: they are divided and emptied then."""
 
@@ -53,6 +54,7 @@ class Shape:
                 "history_max_age_seconds": self.history_seconds,
                 "order_by": self.model.order,
                 "row_column": self.whole_rows,
+                "cell_bytes_max": self.cell_bytes_max,
                 "ttl": self.model.ttl and (self.model.ttl[0], f"{self.model.ttl[1] // timedelta(seconds=1)}s"),
             },
             partition_by=self.partition_by,
@@ -174,6 +176,22 @@ NESTED = replace(
     history_seconds=10,
 )
 NESTED_IN_WHOLE_ROWS = replace(NESTED, whole_rows=True, history_seconds=U64.history_seconds)
+LONG_CELLS = replace(
+    U64,
+    arrow=U64.arrow.append(pa.field("raw", pa.binary())),
+    model=replace(U64.model, defaults={**U64.model.defaults, "raw": None}),
+    cells=U64.cells
+    | {
+        "k": (0, 1, 2),
+        "s": (None, "", "a", "x" * 65_537, "ab" * 150_000, "y" * (1 << 20)),
+        "raw": (None, b"", bytes(range(256)) * 300, b"\xff" * (1 << 20)),
+    },
+    filtered=("k", "v", "must", "preset"),
+    history_seconds=10,
+    cell_bytes_max=1 << 20,
+)
+"""Strings and bytes that are longer than those of other tables; filters do not take literals as long."""
+LONG_CELLS_IN_WHOLE_ROWS = replace(LONG_CELLS, whole_rows=True, history_seconds=U64.history_seconds)
 
 
 def _added(old: Any, new: Any) -> Any:
