@@ -164,6 +164,8 @@ class TableUnderWay:
         options = self._like.options
         last = {"order_by": options.order_by, "ttl": options.ttl}
         rules = [SetOption(option=name, value=value) for name, value in last.items() if value is not None]
+        if self._like.cell_bytes_before:  # the rows are there
+            rules.append(SetOption(option="cell_bytes_max", value=options.cell_bytes_max))
         with self._lock:
             try:
                 self._alter(*rules, SetComment(comment=options.comment), RenameTable(to=self._final))

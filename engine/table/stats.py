@@ -48,6 +48,7 @@ def described(table: Table, store_uuid: str, server: str | None) -> TableDescrip
         partitions=version.partitions.described(schema),
         options=version.options,
         stores=[TableStore(store_uuid=store_uuid, table_id=table.table_id, server=server)],
+        cell_bytes_before=schema.cell_bytes_before,
     )
     return found
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from ..message import Message, new_dict, new_list
 from ..rows.scan import ScanSpec
@@ -38,6 +38,13 @@ class TableDescription(Message, frozen=True):
     options: TableOptions
     stores: list[TableStore] = Field(default_factory=new_list)
     """Identifies the table: the store that has it, or all that share it."""
+    cell_bytes_before: int | None = None
+    """The greatest value that the option ``cell_bytes_max`` has had, if it is lower now: cells may be as long. Written
+    only if there is one."""
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: each for name, each in written(self).items() if name != "cell_bytes_before" or each}
 
 
 class TabletPlace(Message, frozen=True):

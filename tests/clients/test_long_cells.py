@@ -20,7 +20,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.jobs import load
+from nyala.jobs import backup, copy_table, load, restore, restore_pin
 from nyala.schemas.errors import InvalidArgumentError
 
 KIB = 1 << 10
@@ -35,6 +35,12 @@ def store(home: Path) -> Iterator[Store]:
     """On disk, as large files are."""
     with Store.open(home, StoreOptions(maintenance="off")) as opened:
         yield opened
+
+
+@pytest.fixture
+def db(embedded: Database) -> Database:
+    """In this process; `test_long_cells_pass_a_server` goes through a server."""
+    return embedded
 
 
 def text(size: int, seed: int = 0) -> str:
@@ -96,6 +102,27 @@ def test_long_cells_live_through_every_step(db: Database, codes: dict[str, Any],
     assert least == {"low": min(each["s"] for each in left), "high": max(each["b"] for each in left)}
     changed = table.changes(since, every=True).to_arrow()["s"].to_pylist()
     assert {len(each) for each in changed if each} >= {MOST, MOST - 1, USUAL + 1, 3}
+
+
+def test_long_cells_pass_a_server(remote: Database) -> None:
+    size = 3 * USUAL
+    table = make(remote, size)
+    expected = {key: row(key, size - key, key) for key in range(3)}
+    table.insert([expected[0]])
+    table.upsert([expected[1], expected[2]])
+    for step in (None, *STEPS):
+        if step is not None:
+            table.maintain(step)
+        expected[1] = row(1, size, len(str(step)))
+        table.update([expected[1]])
+        assert table.get((1,)) == expected[1]
+        assert table.get_many({"k": [2, 0]}).to_pylist() == [expected[2], expected[0]]
+        assert rows_of(table) == list(expected.values())
+    why = is_refused(lambda: table.upsert([row(9, size + 1)]))
+    assert f"has more than {size:,} bytes: {size + 1:,}; to allow it, raise the table option" in why
+    table.alter().set_option("cell_bytes_max", None).apply()
+    assert rows_of(table) == list(expected.values())
+    assert f"more than {USUAL:,} bytes" in is_refused(lambda: table.upsert([row(9, USUAL + 1)]))
 
 
 @settings(max_examples=12, deadline=None)
@@ -162,6 +189,32 @@ def test_the_limits_of_the_store_bound_the_option(make_store: Callable[..., Data
     table = make(db, 150)
     table.insert([row(1, 150)])
     assert "raise the table option cell_bytes_max, up to 200" in is_refused(lambda: table.insert([row(2, 151)]))
+
+
+@pytest.mark.parametrize("lower", [None, 100_000])
+def test_rows_above_a_lowered_limit_are_restored_and_copied(
+    db: Database, home: Path, tmp_path: Path, lower: int | None
+) -> None:
+    table = make(db)
+    table.insert([row(1, MOST), row(2, 10)])
+    pinned = db.create_pin("before", "t")
+    table.alter().set_option("cell_bytes_max", lower).apply()
+    lowered = db.create_pin("after", "t")
+    backup(db, "t", tmp_path / "backups")
+    restore(db, tmp_path / "backups", "t", name="restored")
+    copy_table(db, db, "t", name="copied")
+    restore_pin(db, pinned, name="of_the_pin", directory=home)
+    restore_pin(db, lowered, name="of_the_later_pin", directory=home)
+    names = {"restored": lower, "copied": lower, "of_the_pin": MOST, "of_the_later_pin": lower}
+    for name, most in names.items():
+        other = db.table(name)
+        assert rows_of(other) == rows_of(table)
+        assert other.describe()["options"].get("cell_bytes_max") == most
+    why = is_refused(lambda: db.table("restored").upsert([row(3, (lower or USUAL) + 1)]))
+    assert f"more than {lower or USUAL:,} bytes" in why
+    backup(db, "restored", tmp_path / "again")
+    restore(db, tmp_path / "again", "restored", name="twice")
+    assert rows_of(db.table("twice")) == rows_of(table)
 
 
 def test_a_store_with_lower_limits_keeps_to_them(tmp_path: Path) -> None:

@@ -100,4 +100,5 @@ def _described(opened: OpenedPin) -> TableDescription:
         partitions=pinned.partitions.described(schema),
         options=opened.options,
         stores=[],
+        cell_bytes_before=schema.cell_bytes_before,
     )
