@@ -26,7 +26,7 @@ class PutStream:
     For one thread."""
 
     def __init__(self, client: fl.FlightClient, command: WriteCommand, schema: pa.Schema) -> None:
-        descriptor = fl.FlightDescriptor.for_command(command.model_dump_json(exclude_none=True))
+        descriptor = fl.FlightDescriptor.for_command(command.model_dump_json(exclude_defaults=True))
         with as_store_errors():
             self._writer, self._reader = client.do_put(descriptor, schema)
         self._unanswered: deque[int] = deque()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ...schemas.errors import UnavailableError
+from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.protocol.command import ScanMark
 from ...schemas.rows.scan import ScanSpec
 from .errors import as_store_errors
@@ -56,6 +56,10 @@ class ScanReader:
                 self._reader = reader
             except UnavailableError as error:
                 self._wait.wait(error)
+            except InvalidArgumentError as error:
+                if not (self._rest.marks and "'marks'" in error.message):
+                    raise
+                self._rest = self._rest.model_copy(update={"marks": False})  # a server of version 0.1 sends none
         return self._reader.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:

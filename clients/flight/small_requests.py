@@ -170,7 +170,7 @@ def _key(command: WriteCommand, writer: str) -> tuple[Any, ...]:
 
 
 def _named(command: WriteCommand, writer: str) -> bytes:
-    return command.model_copy(update={"writer": writer}).model_dump_json(exclude_none=True).encode()
+    return command.model_copy(update={"writer": writer}).model_dump_json(exclude_defaults=True).encode()
 
 
 class _Results:

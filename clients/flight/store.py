@@ -346,7 +346,7 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
         raise AssertionError("the last attempt returns or raises")
 
     def _aggregated(self, spec: ScanSpec) -> ScanStream:
-        answer = self._replicas.ask(spec, lambda client: client.do_get(fl.Ticket(_json(spec))).read_all())
+        answer = self._replicas.ask(spec, lambda client: client.do_get(fl.Ticket(_scan_json(spec))).read_all())
         return ScanStream(answer.schema, _pinned_to(spec), iter(answer.to_batches()))
 
     def _read(self, first: ScanReader, parts: ScanParts) -> Iterator[pa.RecordBatch]:
@@ -365,7 +365,7 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
         return self._patiently(self._parts, spec)
 
     def _parts(self, spec: ScanSpec) -> ScanParts:
-        wanted = fl.FlightDescriptor.for_command(_json(spec))
+        wanted = fl.FlightDescriptor.for_command(_scan_json(spec))
         return ScanParts.of(self._replicas.ask(spec, lambda client: client.get_flight_info(wanted)))
 
     def read_part(self, part: ScanPart) -> Iterator[pa.RecordBatch]:
@@ -374,7 +374,7 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
 
     def _scan_reader(self, ticket: ScanSpec) -> ScanReader:
         def opened(rest: ScanSpec) -> fl.FlightStreamReader:
-            return self._replicas.ask(rest, lambda client: _begun(client.do_get(fl.Ticket(_json(rest)))))
+            return self._replicas.ask(rest, lambda client: _begun(client.do_get(fl.Ticket(_scan_json(rest)))))
 
         return ScanReader(opened, self._read_wait(), ticket)
 
@@ -438,6 +438,11 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
 
 def _json(model: BaseModel) -> bytes:
     return model.model_dump_json(exclude_none=True).encode()
+
+
+def _scan_json(spec: ScanSpec) -> bytes:
+    """Return a scan without what has its default: an earlier version refuses parts that it does not know."""
+    return spec.model_dump_json(exclude_none=True, exclude_defaults=True).encode()
 
 
 def _begun(reader: fl.FlightStreamReader) -> fl.FlightStreamReader:

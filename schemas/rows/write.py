@@ -45,7 +45,8 @@ class Stage(Message, frozen=True, extra="forbid"):
 
 
 class WriteCommand(Message, frozen=True, extra="forbid"):
-    """The command of a DoPut stream: ``op`` on ``table``, for every batch of the stream."""
+    """The command of a DoPut stream: ``op`` on ``table``, for every batch of the stream. Clients leave out what has its
+    default: a server of an earlier version refuses parts that it does not know."""
 
     table: str
     op: Operation = Operation.UPSERT
