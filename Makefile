@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race live isolation nested simulate decay leases moves jobs pairs attack soak churn mirror kafka streaming kills stalled clean
+.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race live isolation nested simulate decay leases moves jobs pairs attack soak churn versions mirror kafka streaming kills stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -137,6 +137,9 @@ isolation: .venv/.installed-dev  ## record what clients did and saw, and look fo
 
 nested: .venv/.installed-dev  ## random nested columns by every way into a table and out of one (COUNT=5000 SEED=0)
 	@$(BIN)/python tests/campaigns/nested/campaign.py --count $(COUNT) --seed $(SEED)
+
+versions: .venv/.installed-dev  ## earlier versions out of the history, beside this one: stores, clients, servers, upgrades (SEED=0 ARGS="--only 0.1.0")
+	@$(BIN)/python tests/campaigns/versions/campaign.py --seed $(SEED) $(ARGS)
 
 decay: .venv/.installed-dev  ## flip bits under a running store that is scanned, compacted and backed up (FLIPS=300 SEED=0)
 	@$(BIN)/python tests/campaigns/corruption/decay.py --flips $(FLIPS) --seed $(SEED)

@@ -72,6 +72,7 @@ STEPS = (
     Step("isolation-failover", "make isolation WAY=failover SECONDS={dose} SEED={seed}", 600),
     Step("isolation-replica", "make isolation WAY=replica SECONDS={dose} SEED={seed}", 300),
     Step("nested", "make nested COUNT={dose} SEED={seed}", 2_000),
+    Step("versions", "make versions SEED={seed}"),
     Step("simulate", "make simulate MINUTES={dose} START={seed}000000", 60),
     Step("simulate-cluster", "make simulate WHAT=cluster MINUTES={dose} START={seed}000000", 60),
     Step("decay", "make decay FLIPS={dose} SEED={seed}", 300),

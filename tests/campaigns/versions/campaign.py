@@ -1,0 +1,233 @@
+"""Old beside new: stores and clients of earlier versions with those of this checkout.
+
+    python tests/campaigns/versions/campaign.py --seed 0
+    python tests/campaigns/versions/campaign.py --only 0.1.0 sql
+
+For each of `BUILDS`, with the steps of `program`:
+
+* **store**: the old version writes a store and is killed; today's opens it, reads now and earlier moments, and writes;
+  the old one opens it again, reads and writes; today's has the last word;
+* **newer**: today's makes a table that needs each of `NEWER`; the old version either reads the other tables, or refuses
+  the store and changes nothing in it;
+* **wire**: an old client works with today's server, and today's client with an old server;
+* **bucket**: holder and standby of two versions under a client that writes: an upgrade, and then the way back.
+
+A table at the end says how each went; docs/compatibility.md has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.flight as fl
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.campaigns.versions.builds import BUILDS, ROOT, TODAY, Build, Failed, Install
+
+PROGRAM = str(Path(__file__).with_name("program.py"))
+NEWER = "expiry", "order", "nested", "computed", "row_column", "quota", "grants"
+_READY_SECONDS = 90.0
+_LEASE = "--set=lease_seconds=2"
+
+
+class Versions:
+    """The work of one seed with one old build, in one folder."""
+
+    def __init__(self, build: Build, work: Path, seed: int, steps: int = 60, newer: Sequence[str] = NEWER) -> None:
+        self._old, self._new = Install(build, work), Install(TODAY, work)
+        self._work, self._seed, self._steps, self._newer = work, str(seed), steps, newer
+
+    def _write(self, install: Install, target: str, notes: Path, first: int, last: int, *more: str) -> None:
+        install.run(PROGRAM, "write", target, str(notes), self._seed, str(first), str(last), *more)
+
+    def _read(self, install: Install, target: str, notes: Path, last: int) -> int:
+        return int(install.run(PROGRAM, "read", target, str(notes), self._seed, str(last)))
+
+    def _place(self, name: str) -> tuple[str, Path]:
+        place = self._work / f"{self._old.build.name}-{name}"
+        return str(place), Path(f"{place}.notes")
+
+    def store(self) -> str:
+        """Take a store from the old version to today's and back, twice."""
+        (target, notes), steps = self._place("store"), self._steps
+        self._write(self._old, target, notes, 0, steps, "kill")
+        self._read(self._new, target, notes, steps)
+        self._write(self._new, target, notes, steps, 2 * steps)
+        rows = self._read(self._new, target, notes, 2 * steps)
+        before = content_of(Path(target))
+        try:
+            self._read(self._old, target, notes, 2 * steps)
+        except Failed as error:
+            why = refusal(error)
+            assert content_of(Path(target)) == before, "the old version refused the store, and changed it"
+            self._read(self._new, target, notes, 2 * steps)
+            return f"{rows:,} rows; the old one refuses: {why}"
+        self._write(self._old, target, notes, 2 * steps, 3 * steps, "kill")
+        rows += self._read(self._new, target, notes, 3 * steps)
+        return f"{rows:,} rows, there and back"
+
+    def newer(self) -> str:
+        """Let today's version use what is newer, and let the old one open the store."""
+        results = []
+        for name in self._newer:
+            target, notes = self._place(f"newer-{name}")
+            self._write(self._new, target, notes, 0, 20)
+            self._new.run(PROGRAM, "newer", target, str(notes), self._seed, name)
+            before = content_of(Path(target))
+            try:
+                self._read(self._old, target, notes, 20)
+                results.append(f"{name}: reads")
+            except Failed as error:
+                results.append(f"{name}: {refusal(error)}")
+                assert content_of(Path(target)) == before, f"the old version refused {name}, and changed the store"
+            self._read(self._new, target, notes, 20)
+            self._new.run(PROGRAM, "is_newer", target, str(notes), self._seed, name)
+        return "; ".join(results)
+
+    def wire(self) -> str:
+        """Let clients of each version work with a server of the other one."""
+        rows = 0
+        for server, client in ((self._new, self._old), (self._old, self._new)):
+            target, notes = self._place(f"wire-{server.build.name}")
+            with served(server, "--data", target) as (url, _):
+                self._write(client, url, notes, 0, self._steps)
+                rows += self._read(client, url, notes, self._steps)
+                rows += self._read(server, url, notes, self._steps)
+        return f"{rows:,} rows"
+
+    def bucket(self) -> str:
+        """Hand a store in a bucket to a process of today's version and back, while a client writes."""
+        if not self._old.build.has_buckets:
+            return "has no buckets"
+        (target, notes), steps = self._place("bucket"), self._steps
+        Path(target).mkdir()
+        data = "--data", f"file://{target}", "--name", "a", _LEASE
+        place = self._work / f"{self._old.build.name}-cache"
+        ends = []
+        rows, first = 0, 0
+        with served(self._old, *data, f"--set=bucket_cache={place}-0") as (url, holder):
+            for number, (install, way) in enumerate(
+                [(self._new, signal.SIGTERM), (self._old, signal.SIGKILL), (self._new, signal.SIGKILL)], 1
+            ):
+                with served(install, *data, f"--set=bucket_cache={place}-{number}", is_standby=True) as (next_url, nxt):
+                    writing = self._old.start(  # clients are the last to be upgraded
+                        PROGRAM, "write", f"{url},{next_url}", str(notes), self._seed, str(first), str(first + steps)
+                    )
+                    time.sleep(2)
+                    holder.send_signal(way)
+                    holder.wait(60)
+                    output, errors = writing.communicate(timeout=240)
+                    if writing.returncode:
+                        raise Failed("the client of the upgrade", output + errors)
+                    first += steps
+                    rows += self._read(self._old, next_url, notes, first)
+                    ends.append(way)
+                    url, holder = next_url, nxt
+        return f"{rows:,} rows, {len(ends)} changes of the holder"
+
+
+def refusal(error: Failed) -> str:
+    """Return how an old version refused a store. Raises Failed, unless it said why in an error of its own."""
+    raised = re.findall(r"^(?:nyala\.[\w.]+\.)(\w+): (.*)$", error.errors, re.MULTILINE)
+    if not raised or raised[-1][0] == "InternalError":
+        raise error
+    return raised[-1][1]
+
+
+def content_of(store: Path) -> str:
+    """Return a digest of all files of a store but its lock."""
+    digest = hashlib.blake2b()
+    for path in sorted(store.rglob("*")):
+        if path.is_file() and path.name != "lock":
+            digest.update(f"{path.relative_to(store)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def served(install: Install, *options: str, is_standby: bool = False) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve a store by a version; yield the location when it is ready, and the process."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"grpc://127.0.0.1:{free.getsockname()[1]}"
+    with tempfile.TemporaryFile("w+") as log:
+        process = install.start("-m", "nyala.flight_server", *options, "--listen", url, output=log)
+        try:
+            if not _is_ready(url, process, "where" if is_standby else "tables"):
+                log.seek(0)
+                raise Failed(f"a server of {install.build.name}", log.read())
+            yield url, process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _is_ready(url: str, process: subprocess.Popen[str], action: str) -> bool:
+    """Wait until a server answers; return whether it does."""
+    end = time.monotonic() + _READY_SECONDS
+    while process.poll() is None and time.monotonic() < end:
+        with fl.connect(url) as client:
+            try:
+                list(client.do_action(fl.Action(action, b"{}")))
+            except fl.FlightUnavailableError:
+                time.sleep(0.1)
+                continue
+        return True
+    return False
+
+
+WAYS: dict[str, Callable[[Versions], str]] = {
+    "store": Versions.store,
+    "newer": Versions.newer,
+    "wire": Versions.wire,
+    "bucket": Versions.bucket,
+}
+
+
+def main() -> int:
+    """Do all ways with the builds of the command line; return 1 if any failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=60, help="so many writes by each process")
+    parser.add_argument("--only", nargs="*", choices=[build.name for build in BUILDS], help="these versions")
+    parser.add_argument("--ways", nargs="*", choices=list(WAYS), default=list(WAYS))
+    options = parser.parse_args()
+    console, summary = Console(width=160), Table("version", "commit", "way", "result", title=f"seed {options.seed}")
+    failures = 0
+    for build in BUILDS:
+        if options.only and build.name not in options.only:
+            continue
+        if not build.is_there():
+            console.print(f"{build.name}: {build.commit} is not in the history here; fetch all of it")
+            failures += 1
+            continue
+        (ROOT / "build").mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=ROOT / "build") as work:
+            versions = Versions(build, Path(work), options.seed, options.steps)
+            for way in options.ways:
+                began = time.monotonic()
+                try:
+                    result = WAYS[way](versions)
+                except (Failed, AssertionError) as error:
+                    failures += 1
+                    result = f"FAILED: {error}"
+                console.print(f"{build.name} {way}, {time.monotonic() - began:.0f} s: {result}", markup=False)
+                summary.add_row(build.name, build.commit, way, result.splitlines()[0])
+    console.print(summary)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
