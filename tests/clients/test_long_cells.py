@@ -39,7 +39,8 @@ def store(home: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def db(embedded: Database) -> Database:
-    """In this process; `test_long_cells_pass_a_server` goes through a server."""
+    """In this process. Rows of 3 MiB over Flight may crash the process under load, as docs/problems.md says:
+    `test_long_cells_pass_a_server` has smaller ones."""
     return embedded
 
 

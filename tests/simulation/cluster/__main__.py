@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator
 
 from tests.simulation.campaign import Simulation, main
+from tests.simulation.store.run import Outcome
 
 from .planted import PLANTED
-from .run import Outcome, run
+from .run import run
 from .scenario import scenario_of
 
 

@@ -7,7 +7,6 @@ import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache, partial
 from random import Random
 from typing import Any
@@ -28,6 +27,7 @@ from tests.simulation.store import tables
 from tests.simulation.store.checks import Checker
 from tests.simulation.store.history import History
 from tests.simulation.store.plan import TABLES, Actor, Step
+from tests.simulation.store.run import Outcome
 from tests.simulation.world import simulated
 
 from .clients import Client
@@ -39,25 +39,6 @@ from .woes import Woes
 _WARM_SEEDS = 2
 _STEPS_MOST = 200_000
 _UNTIL_STAGED_IS_OLD = 40 * StoreOptions().staging_ttl_seconds
-
-
-@dataclass
-class Outcome:
-    """What became of a seed."""
-
-    plan: Scenario
-    trace: str
-    history: History
-    steps: int = 0
-    switches: int = 0
-    seconds: float = 0.0
-    """In virtual time."""
-    crashes: int = 0
-    """How many failures there were."""
-    error: BaseException | None = None
-    lines: list[str] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
-    """What befell the servers."""
 
 
 def run_seed(seed: int, lines_kept: int = 0) -> Outcome:

@@ -31,9 +31,9 @@ _STEPS_OF_A_CALL = 60
 
 @dataclass
 class Outcome:
-    """What became of a seed."""
+    """What became of a seed, of a store or of a cluster."""
 
-    plan: Plan
+    plan: Any
     trace: str
     history: History
     steps: int = 0
@@ -41,8 +41,11 @@ class Outcome:
     seconds: float = 0.0
     """In virtual time."""
     crashes: int = 0
+    """Failures that were brought about."""
     error: BaseException | None = None
     lines: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    """What befell the servers of a cluster."""
 
 
 def run_seed(seed: int, lines_kept: int = 0) -> Outcome:
