@@ -5,11 +5,16 @@ for a small request and its answer these are eight switches between threads, and
 gRPC reads from the environment, once in a process, whether its older way is to be taken; a process that names
 ``GRPC_EXPERIMENTS`` itself decides for itself.
 
+gRPC takes itself down when the last client and the last server of a process are gone. Its older way does not survive
+this: a thread that waits for a socket to take the rest of a large message goes on for up to ten seconds, over memory
+that was freed. So a process that has used gRPC keeps it to its end.
+
 gRPC does not survive a fork, either way: a child that connects hangs, and may take answers of its parent.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 
@@ -42,18 +47,21 @@ def prepare() -> None:
                 "after the fork"
             )
         if not _process.is_prepared:
-            _choose()
+            _start()
             _process.is_prepared = True
 
 
-def _choose() -> None:
-    if _NAME in os.environ or int(pa.__version__.partition(".")[0]) > _PYARROW_MAX:
-        return
-    os.environ[_NAME] = _ON_CALLING_THREADS
+def _start() -> None:
+    """Start gRPC with its way of waiting, for as long as this process lives."""
+    is_decided = _NAME in os.environ or int(pa.__version__.partition(".")[0]) > _PYARROW_MAX
+    if not is_decided:
+        os.environ[_NAME] = _ON_CALLING_THREADS
     try:
-        fl.connect(_NOWHERE).close()  # gRPC reads it now; nothing is sent
+        client = fl.connect(_NOWHERE)  # gRPC reads the environment now; nothing is sent
     finally:
-        os.environ.pop(_NAME, None)  # it is for this process, not for those that it starts
+        if not is_decided:
+            os.environ.pop(_NAME, None)  # it is for this process, not for those that it starts
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))  # not even the end of the interpreter closes it
 
 
 class _Process:

@@ -22,6 +22,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.jobs import backup, copy_table, load, restore, restore_pin
 from nyala.schemas.errors import InvalidArgumentError
+from tests.dose import by_night
 
 KIB = 1 << 10
 USUAL, MOST = 64 * KIB, 1024 * KIB
@@ -37,11 +38,10 @@ def store(home: Path) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture
-def db(embedded: Database) -> Database:
-    """In this process. Rows of 3 MiB over Flight may crash the process under load, as docs/problems.md says:
-    `test_long_cells_pass_a_server` has smaller ones."""
-    return embedded
+@pytest.fixture(params=by_night(["embedded", "remote"], day=["embedded"]))
+def db(request: pytest.FixtureRequest) -> Database:
+    """By day in this process; `test_long_cells_pass_a_server` goes through a server."""
+    return request.getfixturevalue(request.param)
 
 
 def text(size: int, seed: int = 0) -> str:

@@ -63,6 +63,7 @@ CASES = {
     "embedded, long cells": (EmbeddedSubject, LONG_CELLS, 10),
     "embedded, long cells in whole rows": (EmbeddedSubject, LONG_CELLS_IN_WHOLE_ROWS, 5),
     "direct, long cells": (DirectSubject, LONG_CELLS, 5),
+    "flight, long cells": (FlightSubject, LONG_CELLS, 5),
     "embedded, merges": (EmbeddedSubject, MERGED, 30),
     "embedded, counters": (EmbeddedSubject, COUNTED, 20),
     "embedded, merges in turn": (EmbeddedSubject, MERGED_IN_TURN, 20),

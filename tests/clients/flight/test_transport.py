@@ -4,6 +4,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+from tests.dose import dose
+
 _ECHOES = """
 import os
 from pathlib import Path
@@ -90,3 +94,91 @@ def test_a_process_forked_from_one_that_had_connected_is_told_what_to_do() -> No
     before, after = found.stdout.splitlines()
     assert before.startswith("UNAVAILABLE: ") and "fork" not in before, "nobody had connected yet"
     assert after.startswith("INVALID_ARGUMENT: ") and "'spawn'" in after
+
+
+_THREADS = """
+import gc, os, time
+from pathlib import Path
+import pyarrow.flight as fl
+
+class Echo(fl.FlightServerBase):
+    def do_action(self, context, action):
+        yield b"seen"
+
+def threads():
+    return [each for each in Path("/proc/self/task").iterdir() if "event_engine" in (each / "comm").read_text()]
+
+if {prepares}:
+    from nyala.clients.flight import transport
+    transport.prepare()
+server = Echo("grpc://127.0.0.1:0")
+client = fl.connect(f"grpc://127.0.0.1:{{server.port}}")
+assert len(list(client.do_action("any"))) == 1 and threads()
+client.close()
+server.shutdown()
+del client, server
+gc.collect()
+end = time.monotonic() + {seconds}
+while threads() and time.monotonic() < end:
+    time.sleep(0.05)
+print(bool(threads()))
+"""
+
+
+@pytest.mark.parametrize(("prepares", "seconds", "stays"), [(True, 1, "True"), (False, 30, "False")])
+def test_grpc_stays_when_the_last_client_and_server_are_gone(prepares: bool, seconds: int, stays: str) -> None:
+    code = _THREADS.format(prepares=prepares, seconds=seconds)
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == stays
+
+
+_LARGE_MESSAGES = """
+import gc, random, sys, threading, time
+import pyarrow as pa, pyarrow.flight as fl
+
+if {prepares}:
+    from nyala.clients.flight import transport
+    transport.prepare()
+batch = pa.record_batch([[b"x" * (3 << 20)]], ["cell"])
+
+class Large(fl.FlightServerBase):
+    def do_get(self, context, ticket):
+        return fl.RecordBatchStream(pa.Table.from_batches([batch] * random.randrange(1, 4)))
+
+def read_slowly(url, end):
+    while time.monotonic() < end:
+        with fl.connect(url) as client:
+            for chunk in client.do_get(fl.Ticket(b"")):
+                time.sleep(random.random() * 0.02)
+                assert chunk.data.num_rows == 1
+
+end = time.monotonic() + {seconds}
+while time.monotonic() < end:
+    server = Large("grpc://127.0.0.1:0")
+    arguments = f"grpc://127.0.0.1:{{server.port}}", time.monotonic() + 0.2
+    threads = [threading.Thread(target=read_slowly, args=arguments) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    server.shutdown()
+    del server
+    gc.collect()
+"""
+
+
+def _come_and_go(prepares: bool, seconds: float) -> int:
+    """Let servers of large messages and slow readers come and go in a process; return its code."""
+    code = _LARGE_MESSAGES.format(prepares=prepares, seconds=seconds)
+    older = {} if prepares else {"GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener"}
+    scribbles = {"GLIBC_TUNABLES": "glibc.malloc.perturb=165"}  # freed memory does not look alive
+    return subprocess.run([sys.executable, "-c", code], env=os.environ | older | scribbles).returncode
+
+
+def test_large_messages_live_through_servers_that_come_and_go() -> None:
+    assert _come_and_go(prepares=True, seconds=dose(2, 120)) == 0
+
+
+@pytest.mark.night
+def test_large_messages_would_crash_without() -> None:
+    assert any(_come_and_go(prepares=False, seconds=120) < 0 for _ in range(10))
