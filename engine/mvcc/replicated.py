@@ -20,6 +20,8 @@ class ReplicatedMvcc(MvccManager):
         super().__init__(clock)
         self._patience_seconds = patience_seconds
         self._safe = self._readable_up_to = 0
+        self.looks = 0
+        """How often somebody has looked for what is new in the log."""
         self._advanced = threads.Condition()
 
     def advance(self, safe: int, readable: int = 0) -> None:
@@ -28,6 +30,7 @@ class ReplicatedMvcc(MvccManager):
         with self._advanced:
             self._safe = max(self._safe, safe)
             self._readable_up_to = max(self._readable_up_to, readable, safe)
+            self.looks += 1
             self._advanced.notify_all()
 
     def snapshot(self) -> int:

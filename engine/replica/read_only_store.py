@@ -139,7 +139,7 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
     def now(self, at_least: int = 0) -> int:
         """See StoreService. The timestamp of the last commit, or a little later."""
         self._look(0.0)
-        self._look_at(at_least)
+        self._look_at(at_least, "at_least")
         return self._replica.now(at_least)
 
     # What there is
@@ -222,22 +222,24 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
     def _look_for(self, spec: ScanSpec) -> None:
         """Look at the log, unless a scan may read what was there at an earlier look."""
         feed = spec.changes
-        moments = [feed.until, feed.since] if feed else [spec.as_of]
-        if moments[0] is None:
+        moments = {"until": feed.until, "since": feed.since} if feed else {"as_of": spec.as_of}
+        if moments.get("until" if feed else "as_of") is None:
             self._look(spec.max_staleness or 0.0)
-        for moment in moments:
+        for what, moment in moments.items():
             if moment is not None:
-                self._look_at(parse_moment(moment))
+                self._look_at(moment, what)
 
-    def _look_at(self, timestamp: int) -> None:
-        """Look at the log until it has come to a timestamp, unless that is far in the future."""
+    def _look_at(self, moment: int | str, what: str) -> None:
+        """Look at the log until it has come to a moment. Raises InvalidArgumentError: it is far in the future."""
         self._check_open()
-        late = boot_seconds() + PATIENCE_SECONDS
+        timestamp, late = parse_moment(moment, what), boot_seconds() + PATIENCE_SECONDS
         while timestamp > self._replica.readable:
             ahead = (timestamp - timestamp_of(self._clock.physical_microseconds())) / timestamp_of(1_000_000)
             if 0 < ahead <= PATIENCE_SECONDS:
                 _wait(ahead)
             self._look(0.0)
+            if ahead > PATIENCE_SECONDS and timestamp > self._replica.readable:
+                self._replica.check_not_ahead(moment, what)
             if ahead > PATIENCE_SECONDS or boot_seconds() > late:
                 return  # who reads there gets the error
             if timestamp > self._replica.readable:

@@ -264,12 +264,27 @@ class Replica(Generic[AnyPoint]):
 
     def _reads_at(self, spec: ScanSpec) -> Reads:
         """Wait until the snapshot of a scan can be read: the tables that show it are there from then on."""
-        reads, moment = self.check_opened(), spec.changes.until if spec.changes else spec.as_of
-        if moment is not None:
-            timestamp = parse_moment(moment)
-            self._snapshots.check_not_ahead(timestamp, moment, "until" if spec.changes else "as_of")
-            self._mvcc.wait_for(timestamp)
+        reads, feed = self.check_opened(), spec.changes
+        moments = {"since": feed.since, "until": feed.until} if feed else {"as_of": spec.as_of}
+        for what, moment in moments.items():
+            if moment is not None:
+                self._wait_for_moment(moment, what)
         return reads
+
+    def _wait_for_moment(self, moment: int | str, what: str) -> None:
+        timestamp = parse_moment(moment, what)
+        looks = self._mvcc.looks
+        try:
+            self._mvcc.wait_for(timestamp)
+        except UnavailableError:
+            if self._mvcc.looks > looks + 1:  # the second look began after the call
+                self.check_not_ahead(moment, what)
+            raise
+
+    def check_not_ahead(self, moment: int | str, what: str) -> None:
+        """Reject a moment that this replica has not come to, though it has looked since it was named: unless it is
+        close to the time of its clock, which may be behind, it is in the future."""
+        self._snapshots.check_not_ahead(parse_moment(moment, what), moment, what)
 
     def table(self, name: str) -> Table:
         """Return the table of a name. Raises NotFoundError."""

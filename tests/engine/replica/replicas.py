@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nyala.clients.api.database import Database
+from nyala.engine.mvcc.clock import Clock
 from nyala.engine.options import StoreOptions
 from nyala.engine.replica.slots import SlotReplica
 from nyala.engine.store import Store
@@ -50,13 +51,13 @@ def _fields(options: Any) -> dict[str, Any]:
 class Follower:
     """A replica on a machine of its own, and the end of the log as it sees it."""
 
-    def __init__(self, holder: Machine, options: StoreOptions = SMALL) -> None:
+    def __init__(self, holder: Machine, options: StoreOptions = SMALL, clock: Clock | None = None) -> None:
         machine = holder.other()
         self.machine = machine
         home = machine.home()
         self.slots = home.slots
         self.tail = Tail(home.slots, 20, machine.boot.now)
-        self.replica = SlotReplica(home, home.slots, options)
+        self.replica = SlotReplica(home, home.slots, options, clock)
 
     def step(self, looks: int) -> None:
         """See some slots more, and apply what is known; a failure leaves what was there before."""

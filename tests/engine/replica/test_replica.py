@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -21,8 +22,9 @@ from nyala.engine.wal.slots.ceiling import CeilingClock
 from nyala.engine.wal.slots.claim import Claimant
 from nyala.engine.wal.slots.options import SlotOptions
 from nyala.engine.wal.slots.slot import SlotKind
-from nyala.schemas.errors import NotFoundError, SnapshotTooOldError, UnavailableError
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError, SnapshotTooOldError, UnavailableError
 from nyala.schemas.rows.scan import ScanSpec
+from tests.doubles.clock import ManualClock
 from tests.doubles.machines import Machine
 from tests.engine.replica.replicas import SCHEMA, SMALL, Follower, Holder, rows
 
@@ -65,6 +67,29 @@ def test_it_shows_nothing_before_it_has_opened_the_store(holder: Holder) -> None
     assert follower.replica.tables() == ["t"]
     with pytest.raises(NotFoundError, match="the tables are: t"):
         follower.replica.describe_table("u")
+
+
+def test_a_clock_that_is_behind_makes_no_acknowledged_write_a_future_one(
+    holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock(SystemClock().physical_microseconds() - 3_600_000_000)
+    follower = Follower(holder.machine, clock=clock)
+    monkeypatch.setattr(follower.replica._mvcc, "_patience_seconds", 0.3)
+    follower.catch_up()
+    put(holder, 1)
+    moment = holder.store.now()
+    with pytest.raises(UnavailableError, match="later than the part of the log"):
+        ids(follower, moment)
+    holder.store.maintain("t", "flush")  # a later slot
+    reading = ThreadPoolExecutor(1).submit(ids, follower, moment)
+    follower.catch_up()
+    assert reading.result(60) == [1]
+    monkeypatch.setattr(follower.replica._mvcc, "_patience_seconds", 1.0)
+    far = ThreadPoolExecutor(1).submit(ids, follower, moment + (10_000_000_000 << 12))
+    while not far.done():
+        follower.catch_up()
+    with pytest.raises(InvalidArgumentError, match="in the future"):
+        far.result()
 
 
 def test_it_writes_nothing(holder: Holder, follower: Follower) -> None:

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import nyala
 from nyala.engine import threads
-from nyala.flight_server.stores.replica_store import ReplicaStore
-from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError, StoreError, UnavailableError
+from nyala.schemas.errors import SnapshotTooOldError, StoreError, UnavailableError
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
@@ -121,7 +120,7 @@ class Client:
         if step.kind == "scan_at":
             moments = self._history.moments
             moment = call.moment = moments[int(given[1] * len(moments))]
-            return lambda store: _rows_at(store, step, moment)
+            return lambda store: tables.rows_of(_table(store, step).scan(as_of=moment).to_arrow())
         if step.kind == "stale":
             return lambda store: tables.rows_of(_table(store, step).scan(max_staleness=given[0]).to_arrow())
         if step.kind == "scan":
@@ -171,15 +170,6 @@ def _table(store: StoreService, step: Step) -> nyala.Table:
 
 def _staged(command: WriteCommand, batch: StagedBatch, store: StoreService) -> object:
     return store.stage(command, [batch])
-
-
-def _rows_at(store: StoreService, step: Step, moment: int) -> tables.Rows:
-    try:
-        return tables.rows_of(_table(store, step).scan(as_of=moment).to_arrow())
-    except InvalidArgumentError as error:
-        if isinstance(store, ReplicaStore) and "is in the future" in error.message:  # its clock is an hour behind
-            raise UnavailableError(error.message) from error
-        raise
 
 
 def _got(row: dict[str, Any] | None) -> tables.Rows:
