@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from random import Random
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import nyala.engine
@@ -29,6 +29,8 @@ class LineTurns:
     def __init__(self, scheduler: Scheduler, random: Random, every: int) -> None:
         self._scheduler, self._random, self._every = scheduler, random, every
         self._left = self._drawn() if every else 0
+        self._kinds: dict[CodeType, Any] = {}
+        """For each function that was called, what sees its lines; None: nothing does."""
 
     def _drawn(self) -> int:
         return 1 + int(self._random.expovariate(1 / self._every))
@@ -43,12 +45,11 @@ class LineTurns:
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
-        file = code.co_filename
-        if not file.startswith(_ENGINE) or file in _WORLD or file.startswith(_KERNELS):
-            return None
-        if code.co_name != "<module>":
-            return self._line
-        return None
+        try:
+            return self._kinds[code]
+        except KeyError:
+            kind = self._kinds[code] = self._line if _is_of_the_engine(code) else None
+            return kind
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line":
@@ -58,3 +59,9 @@ class LineTurns:
                 if not self._scheduler.is_over:
                     self._scheduler.point()
         return self._line
+
+
+def _is_of_the_engine(code: CodeType) -> bool:
+    file = code.co_filename
+    is_engine = file.startswith(_ENGINE) and file not in _WORLD and not file.startswith(_KERNELS)
+    return is_engine and code.co_name != "<module>"

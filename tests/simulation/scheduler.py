@@ -31,6 +31,10 @@ _ABANDONED_SECONDS = 10.0
 _ENDLESS = float("inf")
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Abandoned(BaseException):
     """The run is over, or the process of a thread was killed: the thread ends here, and nothing that it does counts."""
 
@@ -58,19 +62,42 @@ class Process:
 class Task:
     """A simulated thread."""
 
-    __slots__ = ("baton", "ident", "is_over", "is_woken", "name", "number", "process", "queue", "thread", "until")
+    __slots__ = ("_ended", "baton", "ident", "is_over", "is_woken", "name", "number", "process", "queue", "until")
 
     def __init__(self, number: int, name: str, process: Process | None) -> None:
         self.number, self.name, self.process = number, name, process
         self.baton = _thread.allocate_lock()
         self.baton.acquire()
         self.ident = 0
-        self.thread: threading.Thread | None = None
+        self._ended = _thread.allocate_lock()
+        """Free when the real thread is at its end, or was never started."""
         self.queue: list[Task] | None = None
         """The queue in which it waits to be woken."""
         self.until = _ENDLESS
         """The moment at which it goes on, woken or not."""
         self.is_woken = self.is_over = False
+
+    def begin(self, work: Callable[[], object]) -> None:
+        """Start the real thread, without the wait for its beginning that `threading.Thread` makes: as much work again
+        as a small call."""
+        self._ended.acquire()
+
+        def live() -> None:
+            if (trace := threading.gettrace()) is not None:
+                sys.settrace(trace)
+            try:
+                work()
+            finally:
+                self._ended.release()
+
+        _thread.start_new_thread(live, ())
+
+    def has_ended(self, seconds: float) -> bool:
+        """Wait for the end of the real thread; return whether it came."""
+        if not self._ended.acquire(timeout=seconds):
+            return False
+        self._ended.release()
+        return True
 
     @property
     def is_dead(self) -> bool:
@@ -95,6 +122,8 @@ class Scheduler:
         self._tasks: list[Task] = []
         self._runnable: list[int] = []
         self._waiting: list[Task] = []
+        self._next_bell = _ENDLESS
+        """No thread waits for an earlier moment."""
         self._started = 0
         self.running: Task | None = None
         self.now = 0.0
@@ -153,11 +182,10 @@ class Scheduler:
     def _end(self) -> None:
         self.is_over = True
         for task in self._tasks:
-            if task.thread is not None and not task.is_over:
+            if task.number and not task.is_over:
                 self.running = task
                 task.baton.release()
-                task.thread.join(_ABANDONED_SECONDS)
-                if task.thread.is_alive():
+                if not task.has_ended(_ABANDONED_SECONDS):
                     self.failures.append((task.name, HangError("an abandoned thread does not end")))
         self.running = None
 
@@ -167,6 +195,7 @@ class Scheduler:
         task = self._task(name, process or (starter.process if starter else None))
 
         def run() -> None:
+            nonlocal work
             task.ident = _thread.get_ident()
             task.baton.acquire()
             try:
@@ -177,12 +206,12 @@ class Scheduler:
             except BaseException as error:
                 self.failures.append((task.name, error))
             finally:
+                work = _nothing  # what it alone kept goes now, not beside the next turn
                 task.is_over = True
                 if not self.is_over and not task.is_dead:
                     self._leave(task)
 
-        task.thread = threading.Thread(target=run, name=name, daemon=True)
-        task.thread.start()
+        task.begin(run)
         self._admit(task)
         self.note("start", name)
         self.point()
@@ -216,7 +245,8 @@ class Scheduler:
             return
         self._step(running)
         self.now += self._random.random() * self._tick
-        self._ring()
+        if self.now >= self._next_bell:
+            self._ring()
         if len(self._runnable) > 1:
             self._go_on(running, self._choices.next(self._runnable, running.number, self.steps))
 
@@ -241,6 +271,7 @@ class Scheduler:
         running.queue, running.until, running.is_woken = queue, until, False
         queue.append(running)
         self._waiting.append(running)
+        self._next_bell = min(self._next_bell, until)
         self._runnable.remove(running.number)
         self._leave(running)
         return running.is_woken
@@ -271,6 +302,7 @@ class Scheduler:
         due = [task for task in self._waiting if task.until <= self.now]
         for task in sorted(due, key=lambda task: (task.until, task.number)):
             self._ready(task)
+        self._next_bell = min((task.until for task in self._waiting), default=_ENDLESS)
 
     def _leave(self, running: Task) -> None:
         """Let another thread go on: the caller waits, or is over."""
@@ -337,11 +369,9 @@ class Scheduler:
         self._runnable = [number for number in self._runnable if self._tasks[number] not in doomed]
         process.parked = []
         for task in doomed:
-            assert task.thread is not None, "the first thread belongs to no process"
             self.running = task
             task.baton.release()
-            task.thread.join(_ABANDONED_SECONDS)
-            if task.thread.is_alive():
+            if not task.has_ended(_ABANDONED_SECONDS):
                 self.failures.append((task.name, HangError("a killed thread does not end")))
         self.running = killer
 
