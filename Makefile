@@ -181,8 +181,9 @@ mirror: .venv/.installed-dev  ## kill a mirror of PostgreSQL, PostgreSQL and the
 	@$(BIN)/python tests/campaigns/mirror/campaign.py --seconds $(SECONDS) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED)
 
 kafka: MESSAGES = 1000000
-kafka: .venv/.installed-dev  ## kill the consumers of a group and their store under load, each message applied once (MESSAGES=1000000 KILLS=40 SEED=0)
-	@$(BIN)/python tests/campaigns/kafka/campaign.py --messages $(MESSAGES) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED)
+kafka: .venv/.installed-dev  ## kill the consumers of a group, their store and their broker under load, each message applied once (MESSAGES=1000000 KILLS=40 SEED=0 BROKER=real)
+	@$(if $(filter real,$(BROKER)),.ci/kafka.sh)
+	@$(BIN)/python tests/campaigns/kafka/campaign.py --messages $(MESSAGES) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) $(if $(PLANTED),--planted $(PLANTED))
 
 kills: SECONDS = 600
 kills: .venv/.installed-dev  ## kill executors, drivers and the server of Spark at random, every row checked (SECONDS=600 SEED=0 BUCKET=1)

@@ -1,48 +1,69 @@
-"""``nyala consume``, perhaps with a mistake that a campaign must see: ``consume_process.py MISTAKE ARGUMENTS...``."""
+"""``nyala consume``, perhaps with a mistake that a campaign must see: ``consume_process.py MISTAKE ARGUMENTS...``.
+
+Its output has a line for each event that the campaign counts: partitions that come, commits that the store refuses
+since another process was first, and answers of commits that never come.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nyala.__main__ import main
 from nyala.clients.sources.kafka import membership
-from nyala.clients.sources.kafka.partitions import Advance, Partitions
+from nyala.clients.sources.kafka.partitions import Advance, LostPartitionError, Partitions
 from nyala.clients.sources.staging import StagedCommit
+from nyala.schemas.errors import UnavailableError
+from nyala.schemas.rows.transaction import TransactionResult
+from tests.campaigns.kafka.planted import MISTAKES
 
-ASSIGNED = "assigned:"
-"""How a line of the log begins that tells of new partitions."""
+ASSIGNED, FENCED, UNANSWERED = "assigned:", "fenced:", "unanswered:"
+"""How the lines of the log begin that tell of new partitions, of commits that came too late, and of lost answers."""
+_UNANSWERED = 0.03
+"""So many of the commits are applied, and their answers do not arrive."""
 
 
-def tell_assignments() -> None:
-    """Write a line whenever the group gives partitions to the process."""
-    assign = membership.Member._on_assign
+def log_events() -> None:
+    """Write a line whenever the group gives partitions to the process, and whenever the store refuses it."""
+    assign, commit = membership.Member._on_assign, Partitions.commit
 
-    def told(self: membership.Member, consumer: Any, given: Any) -> None:
-        print(ASSIGNED, len(given), flush=True)
+    def assigned(self: membership.Member, consumer: Any, given: Any) -> None:
+        print(ASSIGNED, time.time(), *(each.partition for each in given), flush=True)
         assign(self, consumer, given)
 
-    membership.Member._on_assign = told
+    def committed(self: Partitions, staging: StagedCommit, advances: Iterable[Advance]) -> None:
+        try:
+            commit(self, staging, advances)
+        except LostPartitionError:
+            print(FENCED, flush=True)
+            raise
+
+    membership.Member._on_assign = assigned
+    Partitions.commit = committed
 
 
-def lose() -> None:
-    """Commit the positions of the second batch of a process without its rows, as if they were commits of their own."""
-    commit, batches = Partitions.commit, []
+def lose_answers() -> None:
+    """Let the answers of some commits never arrive."""
+    commit, random = StagedCommit.commit, Random()
 
-    def losing(self: Partitions, staging: StagedCommit, advances: Iterable[Advance]) -> None:
-        batches.append(staging.rows)
-        commit(self, StagedCommit(self._database._store) if len(batches) == 2 else staging, advances)
+    def unanswered(self: StagedCommit) -> TransactionResult:
+        result = commit(self)
+        if random.random() < _UNANSWERED:
+            print(UNANSWERED, flush=True)
+            raise UnavailableError("the answer was lost on its way")
+        return result
 
-    Partitions.commit = losing
+    StagedCommit.commit = unanswered
 
-
-MISTAKES: dict[str, Callable[[], None]] = {
-    "none": lambda: None,
-    "lose": lose,
-}
 
 if __name__ == "__main__":
-    tell_assignments()
     MISTAKES[sys.argv.pop(1)]()
+    log_events()
+    lose_answers()
     main()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition, cimpl
+from confluent_kafka import cimpl
+
+from tests.clients.sources.kafka_client import KafkaClient
 
 _PRODUCER = 0
 _CONF_OK = 0
@@ -32,7 +33,7 @@ QUICK = {"session.timeout.ms": 600, "heartbeat.interval.ms": 150}
 """Options of consumers: the mock keeps members that have left until their session ends."""
 
 
-class KafkaCluster:
+class KafkaCluster(KafkaClient):
     """A mock cluster. It keeps at most 100,000 messages, or 5 MiB, of each partition."""
 
     def __init__(self, brokers: int = 1) -> None:
@@ -45,17 +46,7 @@ class KafkaCluster:
         self._cluster = ctypes.c_void_p(self._library.rd_kafka_mock_cluster_new(self._owner, brokers))
         self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 100)
         self._library.rd_kafka_mock_set_controller_id(self._cluster, 1)  # else requests of administrators wait for one
-        self.servers = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
-        self.address = f"kafka://{self.servers}"
-        self._producer = Producer(
-            {
-                "bootstrap.servers": self.servers,
-                "linger.ms": 5,
-                "message.max.bytes": 4_000_000,
-                "enable.idempotence": True,
-                "log_level": 2,
-            }
-        )
+        super().__init__(self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode())
 
     def create(self, topic: str, partitions: int = 1) -> None:
         """Create a topic."""
@@ -79,36 +70,8 @@ class KafkaCluster:
         name = "down" if is_down else "up"
         assert getattr(self._library, f"rd_kafka_mock_broker_set_{name}")(self._cluster, broker) == 0
 
-    def send(
-        self, topic: str, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None, partition: int = 0
-    ) -> None:
-        """Write messages to a partition, and wait until they are there."""
-        failures: list[object] = []
-        for place, value in enumerate(values):
-            while True:
-                try:
-                    self._producer.produce(
-                        topic,
-                        value,
-                        keys[place] if keys else None,
-                        partition,
-                        on_delivery=lambda error, message: failures.append(error) if error else None,
-                    )
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
-        assert self._producer.flush(30) == 0 and not failures, failures
-
-    def committed(self, group: str, topic: str, partition: int) -> int:
-        """Return the offset that a group has told Kafka."""
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group, "log_level": 2})
-        try:
-            return consumer.committed([TopicPartition(topic, partition)], timeout=10)[0].offset
-        finally:
-            consumer.close()
-
     def close(self) -> None:
         """End it."""
-        self._producer.flush(1)
+        super().close()
         self._library.rd_kafka_mock_cluster_destroy(self._cluster)
         self._library.rd_kafka_destroy(self._owner)
