@@ -15,6 +15,8 @@ FLIPS ?= 300
 ROWS ?= 10000000
 WORKERS ?= auto
 ARGS ?=
+OPTIONS ?=
+GIVEN = $(if $(OPTIONS),--options "$(OPTIONS)")
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race live isolation nested simulate decay leases moves jobs pairs attack soak churn versions mirror kafka streaming kills stalled clean
@@ -86,8 +88,8 @@ console: .venv/.installed-dev  ## how long each page of the console takes, the m
 counters: .venv/.installed-dev  ## count what fourteen operations cost (functions, pages, allocations, disk), and record it
 	@$(BIN)/python tests/campaigns/counters/record.py
 
-fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED=0)
-	@$(BIN)/python tests/campaigns/model/fuzz.py --minutes $(MINUTES) --seed $(SEED)
+fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED=0 OPTIONS='flush_bytes=400 encryption=on', as every campaign that draws options)
+	@$(BIN)/python tests/campaigns/model/fuzz.py --minutes $(MINUTES) --seed $(SEED) $(GIVEN)
 
 fuzz-bytes: .venv/.installed-fuzz  ## malformed bytes for each decoder, by atheris (SECONDS=600 for each of nine, SEED=0, ONLY=codecs)
 	@$(BIN)/python tests/campaigns/corruption/fuzz_bytes.py --seconds $(or $(filter-out 60,$(SECONDS)),600) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
@@ -103,21 +105,21 @@ bucket-faults: .venv/.installed-dev  ## every fault at every call of a store in 
 
 failover: MINUTES = 10
 failover: .venv/.installed-dev  ## servers of a store in a bucket fail in every way under load (MINUTES=10 SEED=0 WAY=directory or moto LEASE=5)
-	@$(BIN)/python tests/campaigns/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way $(or $(WAY),directory) --lease $(or $(LEASE),5)
+	@$(BIN)/python tests/campaigns/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way $(or $(WAY),directory) --lease $(or $(LEASE),5) $(GIVEN)
 
 ceph: MINUTES = 10
 ceph: .venv/.installed-dev  ## the same over a Ceph with two gateways, whose OSD is killed, out of Debian's packages (MINUTES=10 SEED=0 LEASE=5)
-	@$(BIN)/python tests/campaigns/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way ceph --lease $(or $(LEASE),5)
+	@$(BIN)/python tests/campaigns/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way ceph --lease $(or $(LEASE),5) $(GIVEN)
 
 kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; WAY=retries, scans, sessions: clients live on; WAY=embedded: without a server; WAY=orders: changes in random orders; WAY=openings: how long a start takes then)
-	@$(BIN)/python tests/campaigns/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED) $(GIVEN)
 
 stops: .venv/.installed-dev  ## SIGTERM under load: it ends in 10 s, with a clean log, and loses nothing (CYCLES=200 SEED=0, 2 to 8 s each)
-	@$(BIN)/python tests/campaigns/crash/stops.py --cycles $(CYCLES) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/crash/stops.py --cycles $(CYCLES) --seed $(SEED) $(GIVEN)
 
 full-disk: CYCLES = 100
 full-disk: .venv/.installed-dev  ## fill and free a small disk under a server (CYCLES=100 SEED=0); needs unshare
-	@mkdir -p build/disk && unshare -rm sh -c 'mount -t tmpfs -o size=64m tmpfs build/disk && exec $(BIN)/python tests/campaigns/crash/full_disk.py --data build/disk/store --cycles $(CYCLES) --seed $(SEED)'
+	@mkdir -p build/disk && unshare -rm sh -c 'mount -t tmpfs -o size=64m tmpfs build/disk && exec $(BIN)/python tests/campaigns/crash/full_disk.py --data build/disk/store --cycles $(CYCLES) --seed $(SEED) $(GIVEN)'
 
 simulate: SEEDS = 1000000
 simulate: MINUTES = 10
@@ -127,35 +129,35 @@ simulate: .venv/.installed-dev  ## a store, or a cluster, takes turns by a seed,
 	@$(BIN)/python -m tests.simulation.$(WHAT) --seeds $(SEEDS) --start $(START) --minutes $(MINUTES) $(if $(PLANTED),--planted $(PLANTED))
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
-	@$(BIN)/python tests/campaigns/race/race.py --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/race/race.py --seconds $(SECONDS) --seed $(SEED) $(GIVEN)
 
 live: .venv/.installed-dev  ## read a directory beside the process that changes it and is killed, every read checked (SECONDS=60 SEED=0)
-	@$(BIN)/python tests/campaigns/live/campaign.py --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/live/campaign.py --seconds $(SECONDS) --seed $(SEED) $(GIVEN)
 
 isolation: .venv/.installed-dev  ## record what clients did and saw, and look for anomalies (SECONDS=60 SEED=0 WAY=embedded, server, servers, failover or replica)
-	@$(BIN)/python tests/campaigns/isolation/campaign.py --way $(or $(WAY),embedded) --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/isolation/campaign.py --way $(or $(WAY),embedded) --seconds $(SECONDS) --seed $(SEED) $(GIVEN)
 
 nested: .venv/.installed-dev  ## random nested columns by every way into a table and out of one (COUNT=5000 SEED=0)
-	@$(BIN)/python tests/campaigns/nested/campaign.py --count $(COUNT) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/nested/campaign.py --count $(COUNT) --seed $(SEED) $(GIVEN)
 
 versions: .venv/.installed-dev  ## earlier versions out of the history, beside this one: stores, clients, servers, upgrades (SEED=0 ARGS="--only 0.1.0")
 	@$(BIN)/python tests/campaigns/versions/campaign.py --seed $(SEED) $(ARGS)
 
 decay: .venv/.installed-dev  ## flip bits under a running store that is scanned, compacted and backed up (FLIPS=300 SEED=0)
-	@$(BIN)/python tests/campaigns/corruption/decay.py --flips $(FLIPS) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/corruption/decay.py --flips $(FLIPS) --seed $(SEED) $(GIVEN)
 
 leases: .venv/.installed-dev  ## slow scans of many tablets under a second of history, every one checked (SECONDS=60 SEED=0 SCAN_SECONDS=8)
-	@$(BIN)/python tests/campaigns/race/leases.py --seconds $(SECONDS) --seed $(SEED) --scan-seconds $(SCAN_SECONDS)
+	@$(BIN)/python tests/campaigns/race/leases.py --seconds $(SECONDS) --seed $(SEED) --scan-seconds $(SCAN_SECONDS) $(GIVEN)
 
 moves: .venv/.installed-dev  ## tablets that keep moving between servers, every scan checked (SECONDS=60 SEED=0; WAY=directory or moto: processes that fail)
-	@$(BIN)/python tests/clients/cluster/moves_campaign.py --seconds $(SECONDS) --seed $(SEED) $(if $(WAY),--way $(WAY) --lease $(or $(LEASE),2))
+	@$(BIN)/python tests/clients/cluster/moves_campaign.py --seconds $(SECONDS) --seed $(SEED) $(if $(WAY),--way $(WAY) --lease $(or $(LEASE),2)) $(GIVEN)
 
 jobs: .venv/.installed-dev  ## jobs on a table of three servers, under moves, compared row by row (SECONDS=60 SEED=0)
-	@$(BIN)/python tests/clients/cluster/job_campaign.py --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python tests/clients/cluster/job_campaign.py --seconds $(SECONDS) --seed $(SEED) $(GIVEN)
 
 pairs: COUNT = 100
 pairs: .venv/.installed-dev  ## two backups, restores or exports at once, over and over, some killed (COUNT=100 SEED=0)
-	@$(BIN)/python tests/clients/jobs/pairs_campaign.py --count $(COUNT) --seed $(SEED)
+	@$(BIN)/python tests/clients/jobs/pairs_campaign.py --count $(COUNT) --seed $(SEED) $(GIVEN)
 
 attack: .venv/.installed-dev  ## misbehaving clients beside an honest one (SECONDS=5 SEED=0 ONLY=idle_readers)
 	@$(BIN)/python tests/campaigns/attack/attack.py --seconds $(or $(filter-out 60,$(SECONDS)),5) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
@@ -165,30 +167,30 @@ stalled: .venv/.installed-dev  ## the rate of a fast reader beside stalled ones 
 
 soak: MINUTES = 60
 soak: .venv/.installed-bench  ## sixteen mixed clients for an hour: memory, files and latencies stay flat (MINUTES=60 CLIENTS=16 SEED=0 OUT=build/soak)
-	@$(BIN)/python tests/campaigns/soak/soak.py --minutes $(MINUTES) --clients $(or $(CLIENTS),16) --seed $(SEED) --out $(or $(OUT),build/soak)
+	@$(BIN)/python tests/campaigns/soak/soak.py --minutes $(MINUTES) --clients $(or $(CLIENTS),16) --seed $(SEED) --out $(or $(OUT),build/soak) $(GIVEN)
 
 churn: ROWS = 5000000
-churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512)
-	@$(BIN)/python tests/campaigns/churn/churn.py --rows $(ROWS) --rounds $(ROUNDS) --memory-mb $(MEMORY_MB)
+churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512 SEED=0)
+	@$(BIN)/python tests/campaigns/churn/churn.py --rows $(ROWS) --rounds $(ROUNDS) --memory-mb $(MEMORY_MB) --seed $(SEED) $(GIVEN)
 
 streaming: .venv/.installed-dev  ## stop and start a stream of Spark at random (RESTARTS=100 SEED=0)
 	@.ci/java.sh
-	@$(BIN)/python tests/clients/spark/streaming.py --restarts $(RESTARTS) --seed $(SEED)
+	@$(BIN)/python tests/clients/spark/streaming.py --restarts $(RESTARTS) --seed $(SEED) $(GIVEN)
 
 mirror: SECONDS = 600
 mirror: .venv/.installed-dev  ## kill a mirror of PostgreSQL, PostgreSQL and the store under load, every row compared (SECONDS=600 KILLS=50 SEED=0)
 	@.ci/postgres.sh
-	@$(BIN)/python tests/campaigns/mirror/campaign.py --seconds $(SECONDS) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/mirror/campaign.py --seconds $(SECONDS) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED) $(GIVEN)
 
 kafka: MESSAGES = 1000000
 kafka: .venv/.installed-dev  ## kill the consumers of a group, their store and their broker under load, each message applied once (MESSAGES=1000000 KILLS=40 SEED=0 BROKER=real)
 	@$(if $(filter real,$(BROKER)),.ci/kafka.sh)
-	@$(BIN)/python tests/campaigns/kafka/campaign.py --messages $(MESSAGES) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) $(if $(PLANTED),--planted $(PLANTED))
+	@$(BIN)/python tests/campaigns/kafka/campaign.py --messages $(MESSAGES) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) $(if $(PLANTED),--planted $(PLANTED)) $(GIVEN)
 
 kills: SECONDS = 600
 kills: .venv/.installed-dev  ## kill executors, drivers and the server of Spark at random, every row checked (SECONDS=600 SEED=0 BUCKET=1)
 	@.ci/java.sh javac
-	@$(BIN)/python tests/clients/spark/kills.py --seconds $(SECONDS) --seed $(SEED) --steps "$(STEPS)" --faults "$(FAULTS)" $(if $(BUCKET),--bucket) $(if $(PLANTED),--planted $(PLANTED))
+	@$(BIN)/python tests/clients/spark/kills.py --seconds $(SECONDS) --seed $(SEED) --steps "$(STEPS)" --faults "$(FAULTS)" $(if $(BUCKET),--bucket) $(if $(PLANTED),--planted $(PLANTED)) $(GIVEN)
 
 clean:  ## remove .venv and everything generated
 	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

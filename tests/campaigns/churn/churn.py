@@ -21,8 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.campaigns import options as drawn
+
 _SAMPLE_SECONDS = 0.02
 MIB = 1 << 20
+_OPTIONS = ("scan_threads", "load_threads", "wal_segment_bytes", "scan_batch_bytes", "history_gc_bytes")
+FEATURES = drawn.Features({name: drawn.LOADS[name] for name in _OPTIONS}, allowed={"durability"})
+"""Others move memory, or the size on the disk, which are measured."""
 
 
 @dataclass
@@ -129,13 +136,17 @@ def main() -> None:
     parser.add_argument("--memory-mb", type=int, default=512)
     parser.add_argument("--more-mb", type=int, default=300)
     parser.add_argument("--ratio", type=float, default=1.3)
+    parser.add_argument("--seed", type=int, default=0, help="draws options")
+    drawn.add_to(parser)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="nyala-churn-") as directory:
-        result = run(Path(directory), options.rows, options.rounds, options.memory_mb)
-    print(f"at most {result.peak_bytes / MIB:.0f} MB resident; {result.ratio:.2f} times the compacted size on disk")
-    if violations := result.violations(options.memory_mb, options.more_mb, options.ratio):
-        print("VIOLATED: " + "; ".join(violations))
-        sys.exit(1)
+    print(f"seed {options.seed}", flush=True)
+    with drawn.swarm_of(FEATURES, options).round(0):
+        with tempfile.TemporaryDirectory(prefix="nyala-churn-") as directory:
+            result = run(Path(directory), options.rows, options.rounds, options.memory_mb)
+        print(f"at most {result.peak_bytes / MIB:.0f} MB resident; {result.ratio:.2f} times the compacted size on disk")
+        if violations := result.violations(options.memory_mb, options.more_mb, options.ratio):
+            print("VIOLATED: " + "; ".join(violations))
+            sys.exit(1)
 
 
 if __name__ == "__main__":

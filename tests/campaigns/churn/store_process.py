@@ -23,6 +23,7 @@ from nyala.clients.api.database import Database
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.protocol.service import MaintenanceKind
+from tests.campaigns import options as drawn
 
 BATCH_ROWS = 50_000
 HISTORY_SECONDS = 1
@@ -86,12 +87,17 @@ def check(table: nyala.Table, rows: int, rounds: int) -> None:
 
 def fresh_copy(database: nyala.Database, table: nyala.Table) -> nyala.Table:
     """Return a table of the same rows, written once and compacted."""
-    copy = database.create_table("copy", SCHEMA, ["id"], history_max_age_seconds=HISTORY_SECONDS)
+    copy = _created(database, "copy")
     copy.insert(table.scan(ordered=True).to_reader())
     copy.maintain(MaintenanceKind.FLUSH)
     time.sleep(HISTORY_SECONDS + 1)
     copy.maintain(MaintenanceKind.COMPACT)
     return copy
+
+
+def _created(database: nyala.Database, name: str) -> nyala.Table:
+    options = drawn.table(history_max_age_seconds=HISTORY_SECONDS)
+    return database.create_table(name, SCHEMA, ["id"], (), drawn.columns(SCHEMA), **options)
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -102,10 +108,10 @@ def timed(work: Callable[[], object]) -> float:
 
 def main() -> None:
     directory, rows, rounds, memory_mb = sys.argv[1], *map(int, sys.argv[2:5])
-    store = Store.open(directory, StoreOptions(budget_bytes=memory_mb << 20))
+    store = drawn.store_at(directory, StoreOptions(budget_bytes=memory_mb << 20))
     with Database(store) as database:
         say("open")
-        table = database.create_table("t", SCHEMA, ["id"], history_max_age_seconds=HISTORY_SECONDS)
+        table = _created(database, "t")
         seconds = timed(lambda: table.insert(batches(rows, 0, SCHEMA.names)))
         say("load", rows=rows, seconds=seconds, **facts(table))
         for number in range(1, rounds + 1):

@@ -39,7 +39,9 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.jobs import backup, restore
 from nyala.schemas.errors import CorruptionError, StoreError
 from nyala.schemas.protocol.service import MaintenanceKind
+from tests.campaigns import options as drawn
 
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability"}, without={*drawn.OF_MAINTENANCE, "page_cache_bytes"})
 ROWS = 12_000
 SCHEMA = pa.schema(
     [
@@ -113,7 +115,7 @@ class Decay:
         """Flip so many bits, one after the other, and further ones until ``met_min`` were met; then look at all that is
         left."""
         self._open()
-        self.table = self.database.create_table("t", SCHEMA, primary_key=["k"], column_options=COLUMNS)
+        self.table = self.database.create_table("t", SCHEMA, ["k"], (), drawn.columns(SCHEMA, COLUMNS), **drawn.table())
         self._fill()
         threads = [threading.Thread(target=self._loop, args=(work,)) for work in self._work()]
         for thread in threads:
@@ -129,7 +131,7 @@ class Decay:
                 thread.join(_JOIN_SECONDS)
         self._check_whole("after the last flip")
         self.database.close()
-        report = verify_store(LocalFileSystem(self.directory))
+        report = verify_store(drawn.unlocked(LocalFileSystem(self.directory)))
         self.wrong += [f"verify: {problem}" for problem in report.problems]
         self._open()
         self.table = self.database.table("t")
@@ -138,7 +140,7 @@ class Decay:
 
     def _open(self) -> None:
         # Hardly a page is kept: what is read comes from the disk, every time.
-        self.database = nyala.open(
+        self.database = drawn.database_at(
             self.directory,
             maintenance="off",
             page_cache_bytes=1 << 12,
@@ -230,7 +232,7 @@ class Decay:
             least = self.applied.copy()
             backup(self.database, "t", f"{folder}/backup")
             most = self.asked.copy()
-            with nyala.open(f"{folder}/store", maintenance="off") as other:
+            with drawn.database_at(f"{folder}/store", maintenance="off") as other:
                 restore(other, f"{folder}/backup", "t")
                 fault = fault_of(other.table("t").scan().to_arrow().select(SCHEMA.names), least, most)
         if fault:
@@ -267,16 +269,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flips", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    drawn.add_to(parser)
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     warm_up()
-    with tempfile.TemporaryDirectory() as directory:
-        decay = Decay(Path(directory), options.seed)
-        decay.run(options.flips)
-    print(f"seed {options.seed}: {decay.rows_checked:,} rows read; {dict(sorted(decay.counts.items()))}")
-    for fault in decay.wrong:
-        print(f"WRONG: {fault}")
-    sys.exit(bool(decay.wrong))
+    with drawn.swarm_of(FEATURES, options).round(0):
+        with tempfile.TemporaryDirectory() as directory:
+            decay = Decay(Path(directory), options.seed)
+            decay.run(options.flips)
+        print(f"seed {options.seed}: {decay.rows_checked:,} rows read; {dict(sorted(decay.counts.items()))}")
+        for fault in decay.wrong:
+            print(f"WRONG: {fault}")
+        sys.exit(bool(decay.wrong))
 
 
 if __name__ == "__main__":

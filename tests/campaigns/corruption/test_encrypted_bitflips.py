@@ -11,7 +11,7 @@ import pytest
 from nyala.engine.fs.encryption.opening import opened
 from nyala.engine.wal.reader import LogReader
 from tests.campaigns.corruption import test_store_bitflips as plain
-from tests.campaigns.crash import workloads
+from tests.campaigns.options import in_force
 from tests.doubles.encrypted import KEY
 
 CASES = [
@@ -27,10 +27,10 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def with_key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(workloads, "KEY", KEY)
     monkeypatch.setattr(plain, "LogReader", lambda fs, path: LogReader(opened(fs, KEY), path))
     plain.victim.cache_clear()
-    yield
+    with in_force("encryption=on"):
+        yield
     plain.victim.cache_clear()
 
 

@@ -17,10 +17,14 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from tests.campaigns import options as drawn
 from tests.campaigns.crash.faults import RULES, fail_each_call
 from tests.campaigns.crash.images import campaign
 from tests.campaigns.crash.long_cells import ALL_WORKLOADS
 from tests.campaigns.crash.workloads import Run, row
+
+FEATURES = drawn.Features(drawn.FEW_ROWS, without={"flush_bytes", "scan_threads", "load_threads"})
+"""Every second reopening sets ``flush_bytes``; with one thread the same call comes n-th every time."""
 
 
 def random_workload(seed: int) -> Callable[[Run], None]:
@@ -52,17 +56,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=40)
     parser.add_argument("--faults-only", action="store_true", help="of the fixed workloads, and no power failures")
+    drawn.add_to(parser)
     options = parser.parse_args()
+    swarm = drawn.swarm_of(FEATURES, options)
     logging.disable(logging.CRITICAL if options.faults_only else logging.WARNING)
     deadline = time.monotonic() + 60 * options.minutes
-    for name, workload in ALL_WORKLOADS.items():
-        if not options.faults_only:
-            print(f"{name}, seed {options.seed}:", campaign(workload, options.images, options.seed), flush=True)
-        for kind in RULES:
-            print(f"{name}, {kind}: {fail_each_call(kind, workload)} calls failed in turn", flush=True)
+    for number, (name, workload) in enumerate(ALL_WORKLOADS.items()):
+        with swarm.round(-1 - number):
+            if not options.faults_only:
+                print(f"{name}, seed {options.seed}:", campaign(workload, options.images, options.seed), flush=True)
+            for kind in RULES:
+                print(f"{name}, {kind}: {fail_each_call(kind, workload)} calls failed in turn", flush=True)
     seed = options.seed
     while not options.faults_only and time.monotonic() < deadline:
-        print(f"random workload {seed}:", campaign(random_workload(seed), options.images // 2, seed), flush=True)
+        with swarm.round(seed):
+            print(f"random workload {seed}:", campaign(random_workload(seed), options.images // 2, seed), flush=True)
         seed += 1
 
 

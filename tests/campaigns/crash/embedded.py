@@ -21,9 +21,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import nyala
+from tests.campaigns import options as drawn
 from tests.campaigns.crash.embedded_process import SCHEMA, open_store, step
 from tests.campaigns.crash.kill9 import CYCLES_A_STORE, explicit_encodings, main
 
+FEATURES = drawn.Features(drawn.LOADS, allowed={*drawn.ALLOWED} - {"processes"})
 _WRITERS = 12
 Cells = dict[int, tuple[Any, ...]]
 
@@ -49,15 +51,20 @@ class EmbeddedCampaign:
     cycles: int = 0
     acknowledged: int = 0
     survived: int = 0
+    swarm: drawn.Swarm = drawn.PLAIN
 
     def run(self, cycles: int) -> None:
         """Kill ``cycles`` times."""
         random = Random(self.seed)
         while self.cycles < cycles:
-            with tempfile.TemporaryDirectory(prefix="nyala-embedded-") as directory:
+            with (
+                self.swarm.round(self.cycles),
+                tempfile.TemporaryDirectory(prefix="nyala-embedded-") as directory,
+            ):
                 with open_store(directory) as database:
                     options = explicit_encodings(SCHEMA) if random.random() < 0.5 else None
-                    database.create_table("t", SCHEMA, ["writer", "number"], column_options=options)
+                    stored = drawn.columns(SCHEMA, options)
+                    database.create_table("t", SCHEMA, ["writer", "number"], (), stored, **drawn.table())
                 taken = [0] * _WRITERS
                 for _ in range(min(CYCLES_A_STORE, cycles - self.cycles)):
                     self._cycle(directory, taken, random)
@@ -112,4 +119,4 @@ def _rows(table: nyala.Table, writer: int, as_of: int | None = None) -> Cells:
 
 
 if __name__ == "__main__":
-    main(EmbeddedCampaign)
+    main(EmbeddedCampaign, FEATURES)

@@ -25,6 +25,7 @@ import pyarrow as pa
 import nyala
 from nyala.schemas.protocol.service import MaintenanceKind
 from tests.campaigns.crash.server_process import OPTIONS
+from tests.campaigns.options import store_at
 
 SCHEMA = pa.schema(
     [
@@ -56,7 +57,7 @@ def _of_one(writer: int, number: int) -> tuple[str, dict[str, Any]]:
 
 def open_store(directory: str) -> nyala.Database:
     """Open the store as this process and its judge do."""
-    return nyala.open(directory, **OPTIONS.model_dump(exclude_unset=True))
+    return nyala.Database(store_at(directory, OPTIONS))
 
 
 def main() -> None:

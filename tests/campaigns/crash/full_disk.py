@@ -35,6 +35,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from tests.campaigns import options as drawn
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.binary())])
 MIB = 1 << 20
@@ -44,6 +45,7 @@ BACK_SECONDS = 60.0
 TAKEN_MAX = 20
 STEADY = 10
 """Refusals in a row, a tenth of a second apart, after which the disk is taken to stay full."""
+FEATURES = drawn.Features(drawn.LOADS, without={*drawn.OF_MAINTENANCE, "wal_segment_bytes", "flush_bytes"})
 OPTIONS = {"disk_low_bytes": 8 * MIB, "wal_segment_bytes": MIB, "flush_bytes": 4 * MIB, "memory_bytes": 24 * MIB}
 
 
@@ -124,7 +126,9 @@ class Campaign:
 
     def _create(self, name: str) -> None:
         self._patiently(
-            lambda: self._subject.database.create_table(name, SCHEMA, primary_key=["k"], if_not_exists=True)
+            lambda: self._subject.database.create_table(
+                name, SCHEMA, ["k"], (), drawn.columns(SCHEMA), if_not_exists=True, **drawn.table()
+            )
         )
 
     def _next_key(self) -> int:
@@ -222,10 +226,9 @@ class ServerSubject:
         self._start()
 
     def _start(self) -> None:
-        settings = [part for name, value in OPTIONS.items() for part in ("--set", f"{name}={value}")]
         command = [sys.executable, "-m", "nyala", "serve", "--data", str(self._data), "--json"]
         self._process = subprocess.Popen(
-            [*command, "--listen", "grpc://127.0.0.1:0", *settings], stdout=subprocess.PIPE, text=True
+            [*command, "--listen", "grpc://127.0.0.1:0", *drawn.flags(**OPTIONS)], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout
         self.database = nyala.connect(json.loads(self._process.stdout.readline())["location"])
@@ -255,14 +258,20 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--cycles", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    drawn.add_to(parser)
     asked = parser.parse_args()
     state = os.statvfs(asked.data.parent)
     if state.f_blocks * state.f_frsize > 1 << 30:
         sys.exit(f"{asked.data.parent} is no small disk: mount one, as this file says")
-    subject = ServerSubject(asked.data)
-    campaign = Campaign(subject, asked.seed)
+    with drawn.swarm_of(FEATURES, asked).round(0):
+        _run(asked.data, asked.cycles, asked.seed)
+
+
+def _run(data: Path, cycles: int, seed: int) -> None:
+    subject = ServerSubject(data)
+    campaign = Campaign(subject, seed)
     try:
-        for _ in range(asked.cycles):
+        for _ in range(cycles):
             campaign.cycle()
             if campaign.figures.cycles % 10 == 0:
                 print(json.dumps(asdict(campaign.figures)), flush=True)
@@ -270,7 +279,7 @@ def main() -> None:
         print(json.dumps(asdict(campaign.figures)), flush=True)
         with suppress(StoreError):
             subject.stop()
-    checked = subprocess.run([sys.executable, "-m", "nyala", "verify", str(asked.data)], check=False)
+    checked = subprocess.run([sys.executable, "-m", "nyala", "verify", str(data), *drawn.key_words()], check=False)
     if checked.returncode or campaign.figures.lost_rows or campaign.figures.wrong_rows:
         sys.exit(1)
 

@@ -20,6 +20,7 @@ from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
 from tests.campaigns.crash.workloads import FLUSHING, OPTIONS, SCHEMA, TABLE, Batch, Run, open_store, read, row, write
 from tests.campaigns.model.oracle import Key, Row
+from tests.campaigns.options import unlocked
 
 State = dict[Key, Row]
 
@@ -111,7 +112,10 @@ def check_image(
         found = _check_rows(run, store, settled)
         require_sound(store)
         if run.row_column:
-            require(verify_store(clone(image)).is_sound, "whole rows differ from their columns, or files are damaged")
+            require(
+                verify_store(unlocked(clone(image))).is_sound,
+                "whole rows differ from their columns, or files are damaged",
+            )
         return found
     except StoreError as error:
         raise LostError(f"the table cannot be read: {error.code}: {error.message}") from error

@@ -1,6 +1,7 @@
 """Kill -9 a loaded server, start it again, and look for every row that was acknowledged.
 
     python tests/campaigns/crash/kill9.py --cycles 200 --seed 0
+    python tests/campaigns/crash/kill9.py --cycles 10 --seed 7 --options 'flush_bytes=4000 encryption=on'
 
 Writers insert, change and delete rows over Arrow Flight while maintenance goes on. After each kill the rows
 of a writer must be those of its acknowledged batches, with the one that was on its way wholly there or wholly absent;
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +36,8 @@ from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.errors import StoreError
 from nyala.schemas.protocol.service import MaintenanceKind
 from nyala.schemas.table.column import ColumnOptions
+from tests.campaigns import options as drawn
+from tests.campaigns.crash.server_process import OPTIONS as SMALL
 from tests.campaigns.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 
 SCHEMA = pa.schema(
@@ -50,11 +54,13 @@ MODEL = ModelSchema(
     merges={"batch": lambda old, new: (old or 0) + new},
 )
 OPTIONS = {"batch": ColumnOptions(merge="coalesce(batch, 0) + excluded.batch")}
+FEATURES = drawn.Features(drawn.LOADS, allowed=drawn.ALLOWED)
 CYCLES_A_STORE = 10
 """After so many the store is left behind and a new one begun, so that checking stays cheap."""
 START_SECONDS, STOP_SECONDS = 60, 30
 FIRST_ANSWER_SECONDS = 30
 MOMENTS_CHECKED = 3
+_OWN = ("flush_bytes", "flush_deltas_bytes", "wal_segment_bytes", "scan_threads")
 _WARM = 0.8
 """So many of the kills wait for a first answer: where the machine is busy, many would come before any."""
 
@@ -71,8 +77,14 @@ class Server:
 
     def __init__(self, directory: Path, port: int = 0, **options: Any) -> None:
         program = Path(__file__).with_name("server_process.py")
-        arguments = [sys.executable, str(program), str(directory), str(port), json.dumps(options)]
-        self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        words = [str(program), str(directory), str(port), json.dumps(options)]
+        if "processes" in drawn.current().values:
+            own = {**{name: getattr(SMALL, name) for name in _OWN}, **options}
+            words = ["-m", "nyala", "serve", "--data", str(directory), "--listen", f"grpc://127.0.0.1:{port}", "--json"]
+            words += drawn.flags(**own)
+        # A group of its own: a kill ends all of its processes.
+        command = [sys.executable, *words]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -80,7 +92,8 @@ class Server:
         self.location: str = json.loads(line)["location"]
 
     def kill(self) -> None:
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(STOP_SECONDS)
 
     def stop(self) -> int:
@@ -180,11 +193,15 @@ class Campaign:
     survived: int = 0
     vanished: int = 0
     rows_checked: int = 0
+    swarm: drawn.Swarm = drawn.PLAIN
 
     def run(self, cycles: int) -> None:
         random = Random(self.seed)
         while self.cycles < cycles:
-            with tempfile.TemporaryDirectory(prefix="nyala-kill9-") as directory:
+            with (
+                self.swarm.round(self.cycles),
+                tempfile.TemporaryDirectory(prefix="nyala-kill9-") as directory,
+            ):
                 writers = [Writer(number, Random(random.random())) for number in range(random.randint(2, 4))]
                 for _ in range(min(CYCLES_A_STORE, cycles - self.cycles)):
                     self._cycle(Path(directory), writers, random)
@@ -220,8 +237,9 @@ class Campaign:
         with nyala.connect(location) as database:
             damaged = database.health().damaged
             assert not damaged, damaged
-            key, options = ["writer", "number"], OPTIONS
-            table = database.create_table("t", SCHEMA, key, column_options=options, if_not_exists=True)
+            options = drawn.columns(SCHEMA, OPTIONS), True
+            parts = [nyala.hash("writer", buckets=3)] if "processes" in drawn.current().values else []
+            table = database.create_table("t", SCHEMA, ["writer", "number"], parts, *options, **drawn.table())
             now = database.now()
             found = _rows(table, now)
             for writer in writers:
@@ -272,18 +290,25 @@ class Kills(Protocol):
     def run(self, cycles: int) -> None: ...
 
 
-def main(campaign_of: Callable[[int], Kills]) -> None:
+class KillsOf(Protocol):
+    """What makes a campaign of a seed."""
+
+    def __call__(self, seed: int, *, swarm: drawn.Swarm) -> Kills: ...
+
+
+def main(campaign_of: KillsOf, features: drawn.Features) -> None:
     """Run the campaign of a seed for as many kills as the command line asks for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    drawn.add_to(parser)
     options = parser.parse_args()
     started = time.monotonic()
-    campaign = campaign_of(options.seed)
+    campaign = campaign_of(options.seed, swarm=drawn.swarm_of(features, options))
     print(f"seed {options.seed}", flush=True)
     campaign.run(options.cycles)
     print(f"{campaign.cycles} cycles in {time.monotonic() - started:.0f} s: {campaign}")
 
 
 if __name__ == "__main__":
-    main(Campaign)
+    main(Campaign, FEATURES)

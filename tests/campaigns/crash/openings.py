@@ -28,11 +28,14 @@ import numpy as np
 
 import nyala
 from nyala.engine.options import StoreOptions
+from tests.campaigns import options as drawn
 from tests.campaigns.crash.kill9 import CYCLES_A_STORE, START_SECONDS, Server, main
 from tests.campaigns.crash.openings_process import SCHEMA, progress_in
 from tests.campaigns.crash.server_process import OPTIONS
 from tests.doubles.waiting import until
 
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability"}, without={"recovery_seconds_max"})
+"""How long a start takes is measured."""
 _WRITERS = 16
 _DEFAULTS = {name: getattr(StoreOptions(), name) for name in OPTIONS.model_fields_set}
 """Of the options that other campaigns set."""
@@ -53,6 +56,7 @@ class OpeningCampaign:
     """How long a process writes at most."""
     cycles: int = 0
     acknowledged: int = 0
+    swarm: drawn.Swarm = drawn.PLAIN
     openings: dict[str, list[float]] = field(default_factory=lambda: {"embedded": [], "server": []})
     """How long each took, in seconds."""
 
@@ -60,9 +64,13 @@ class OpeningCampaign:
         """Kill ``cycles`` times: a process with the store as its own, and a server of it, in turn."""
         random = Random(self.seed)
         while self.cycles < cycles:
-            with tempfile.TemporaryDirectory(prefix="nyala-openings-") as directory:
-                with nyala.open(directory) as database:
-                    database.create_table("t", SCHEMA, ["writer", "number"])
+            with (
+                self.swarm.round(self.cycles),
+                tempfile.TemporaryDirectory(prefix="nyala-openings-") as directory,
+            ):
+                with drawn.database_at(directory) as database:
+                    columns = drawn.columns(SCHEMA)
+                    database.create_table("t", SCHEMA, ["writer", "number"], (), columns, **drawn.table())
                 taken = np.zeros(_WRITERS, np.int64)
                 for _ in range(min(CYCLES_A_STORE, cycles - self.cycles)):
                     self._cycle(list(self.openings)[self.cycles % 2], Path(directory), taken, random)
@@ -84,7 +92,7 @@ class OpeningCampaign:
                         process.kill()
             counts = np.array(progress)
         began = time.monotonic()
-        with (_served if is_served else nyala.open)(directory) as database:
+        with (_served if is_served else drawn.database_at)(directory) as database:
             assert database.table("t").get((0, 0)) is not None
             opening = time.monotonic() - began
             self._check(database.table("t"), counts)
@@ -119,4 +127,4 @@ class OpeningCampaign:
 
 
 if __name__ == "__main__":
-    main(OpeningCampaign)
+    main(OpeningCampaign, FEATURES)

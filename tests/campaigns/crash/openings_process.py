@@ -21,6 +21,7 @@ import pyarrow as pa
 
 import nyala
 from nyala.schemas.errors import StoreError
+from tests.campaigns.options import database_at
 
 SCHEMA = pa.schema(
     [
@@ -42,7 +43,7 @@ def progress_in(path: Path, taken: np.ndarray | None = None) -> np.ndarray:
 
 def main() -> None:
     place, progress = sys.argv[1], progress_in(Path(sys.argv[2]))
-    with nyala.connect(place, retries=False) if "://" in place else nyala.open(place) as database:
+    with nyala.connect(place, retries=False) if "://" in place else database_at(place) as database:
         table = database.table("t")
         threads = [threading.Thread(target=_write, args=(table, writer, progress)) for writer in range(len(progress))]
         for thread in threads:

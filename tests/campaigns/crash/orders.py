@@ -21,10 +21,13 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 import numpy as np
 
 import nyala
+from tests.campaigns import options as drawn
 from tests.campaigns.crash.kill9 import START_SECONDS, main
 from tests.campaigns.crash.openings_process import progress_in
 from tests.campaigns.crash.orders_process import SCHEMA, SHARE, WRITERS, log_of
 from tests.doubles.waiting import until
+
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability", "maintenance", "home"})
 
 
 @dataclass
@@ -37,19 +40,21 @@ class OrderCampaign:
     kills: int = 0
     rows: int = 0
     """Those that the logs leave."""
+    swarm: drawn.Swarm = drawn.PLAIN
 
     def run(self, cycles: int) -> None:
         """Write so many logs, with kills, and check the rows that they leave."""
         random = Random(self.seed)
-        with tempfile.TemporaryDirectory(prefix="nyala-orders-") as directory:
+        with self.swarm.round(0), tempfile.TemporaryDirectory(prefix="nyala-orders-") as directory:
             place, file = Path(directory, "store"), Path(directory, "progress")
-            with nyala.open(place) as database:
+            with drawn.database_at(place) as database:
                 database.create_table(
                     "t",
                     SCHEMA,
                     ["log", "key"],
-                    order_by="at",
+                    column_options=drawn.columns(SCHEMA),
                     partition_by=[nyala.partition.hash("log", "key", buckets=2)],
+                    **drawn.table(order_by="at"),
                 )
             progress = progress_in(file, np.zeros(WRITERS, np.int64))
             while (progress < cycles * SHARE).any():
@@ -80,7 +85,7 @@ class OrderCampaign:
                     expected.pop((log, event.key), None)
                 else:
                     expected[log, event.key] = f"{event.at} of {log}"
-        with nyala.open(place) as database:
+        with drawn.database_at(place) as database:
             rows = database.table("t").scan(columns=["log", "key", "text"]).to_arrow().to_pylist()
         actual = {(row["log"], row["key"]): row["text"] for row in rows}
         wrong = {key for key in actual.keys() | expected.keys() if actual.get(key) != expected.get(key)}
@@ -93,4 +98,4 @@ class OrderCampaign:
 
 
 if __name__ == "__main__":
-    main(OrderCampaign)
+    main(OrderCampaign, FEATURES)

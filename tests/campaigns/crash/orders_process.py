@@ -26,6 +26,7 @@ import pyarrow as pa
 import nyala
 from nyala.schemas.errors import StoreError
 from tests.campaigns.crash.openings_process import progress_in
+from tests.campaigns.options import database_at
 
 WRITERS, KEYS, CHANGES = 8, 6, 80
 """Of each log."""
@@ -64,7 +65,7 @@ def log_of(seed: int, number: int) -> list[Event]:
 
 def main() -> None:
     place, progress, seed, logs = sys.argv[1], progress_in(Path(sys.argv[2])), int(sys.argv[3]), int(sys.argv[4])
-    with nyala.open(place) as database:
+    with database_at(place) as database:
         table, ended = database.table("t"), threading.Event()
         tasks = [(_write, (table, writer, progress, seed, logs)) for writer in range(WRITERS)]
         threads = [threading.Thread(target=task, args=given) for task, given in tasks]

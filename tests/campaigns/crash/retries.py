@@ -27,9 +27,10 @@ from nyala.schemas.protocol.service import MaintenanceKind
 from nyala.schemas.rows.write import WriteCommand, WriteResult
 from nyala.schemas.table.operation import Operation
 from tests.campaigns.crash.kill9 import MODEL, OPTIONS, SCHEMA, Writer, main
-from tests.campaigns.crash.survivors import Survivor, SurvivorCampaign
+from tests.campaigns.crash.survivors import FEATURES, Survivor, SurvivorCampaign
 from tests.campaigns.model.feed import feed
 from tests.campaigns.model.oracle import Plan
+from tests.campaigns.options import columns, table
 
 _STREAM_BATCHES = 6
 FEED = ("_op", "_timestamp", *MODEL.columns)
@@ -89,7 +90,7 @@ class RetryCampaign(SurvivorCampaign):
         self, database: nyala.Database, location: str, stop: threading.Event, random: Random
     ) -> tuple[Sequence[Survivor], list[Callable[[], None]]]:
         self._writers = [PatientWriter(number, Random(random.random())) for number in range(random.randint(2, 4))]
-        database.create_table("t", SCHEMA, ["writer", "number"], column_options=OPTIONS)
+        database.create_table("t", SCHEMA, ["writer", "number"], (), columns(SCHEMA, OPTIONS), **table())
         self._start = database.now()
         work = [partial(each.run_until, location, stop) for each in self._writers]
         return self._writers, [*work, partial(maintain_until, location, stop, Random(random.random()))]
@@ -125,4 +126,4 @@ def maintain_until(location: str, stop: threading.Event, random: Random) -> None
 
 
 if __name__ == "__main__":
-    main(RetryCampaign)
+    main(RetryCampaign, FEATURES)

@@ -31,7 +31,9 @@ from nyala.clients.flight import server_wait
 from nyala.schemas.errors import StoreError
 from nyala.schemas.protocol.service import MaintenanceKind
 from tests.campaigns.crash.kill9 import main
-from tests.campaigns.crash.survivors import Survivor, SurvivorCampaign
+from tests.campaigns.crash.survivors import FEATURES, Survivor, SurvivorCampaign
+from tests.campaigns.options import columns
+from tests.campaigns.options import table as options
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("v", pa.int64()), ("w", pa.binary())])
 ROWS = 60_000
@@ -172,7 +174,7 @@ class ScanCampaign(SurvivorCampaign):
     def clients(
         self, database: nyala.Database, location: str, stop: threading.Event, random: Random
     ) -> tuple[Sequence[Survivor], list[Callable[[], None]]]:
-        table = database.create_table("t", SCHEMA, ["k"], [nyala.hash("k", buckets=2)])
+        table = database.create_table("t", SCHEMA, ["k"], [nyala.hash("k", buckets=2)], columns(SCHEMA), **options())
         truth = _loaded(database, table, random)
         self._readers = [Reader(table, truth, Random(random.random())) for _ in range(3)]
         work = [partial(each.run_until, stop) for each in self._readers]
@@ -211,4 +213,4 @@ def _write_until(table: nyala.Table, stop: threading.Event, random: Random) -> N
 
 
 if __name__ == "__main__":
-    main(ScanCampaign)
+    main(ScanCampaign, FEATURES)

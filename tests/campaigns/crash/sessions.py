@@ -30,8 +30,9 @@ from nyala.schemas.errors import UnavailableError
 from tests.campaigns.attack.session_attackers import Session
 from tests.campaigns.crash.kill9 import OPTIONS, SCHEMA, Writer, explicit_encodings, main
 from tests.campaigns.crash.retries import PatientWriter, RetryCampaign, maintain_until
-from tests.campaigns.crash.survivors import Survivor
+from tests.campaigns.crash.survivors import FEATURES, Survivor
 from tests.campaigns.model.oracle import Key, Plan, Row
+from tests.campaigns.options import columns, table
 
 _IN_FLIGHT = 12
 _RETRY_SECONDS = 0.05
@@ -147,11 +148,11 @@ class SessionCampaign(RetryCampaign):
         writers = [kind(number, Random(random.random())) for number, kind in enumerate(kinds)]
         self._writers = writers
         options = explicit_encodings(SCHEMA) if random.random() < 0.5 else OPTIONS
-        database.create_table("t", SCHEMA, ["writer", "number"], column_options=options)
+        database.create_table("t", SCHEMA, ["writer", "number"], (), columns(SCHEMA, options), **table())
         self._start = database.now()
         work: list[Callable[[], None]] = [partial(each.run_until, location, stop) for each in writers]
         return writers, [*work, partial(maintain_until, location, stop, Random(random.random()))]
 
 
 if __name__ == "__main__":
-    main(SessionCampaign)
+    main(SessionCampaign, FEATURES)

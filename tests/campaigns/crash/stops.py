@@ -15,11 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-import nyala
 from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.manifest.manifest import read_manifest
+from tests.campaigns import options as drawn
 from tests.campaigns.crash.kill9 import Campaign, Server, main
 
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability", "history_max_age_seconds"})
 END_SECONDS = 10.0
 
 
@@ -34,7 +35,7 @@ class Stops(Campaign):
         seconds = time.monotonic() - began
         self.slowest = max(self.slowest, seconds)
         assert code == 0 and seconds < END_SECONDS, f"the server ended with {code} after {seconds:.1f} s"
-        manifest = read_manifest(LocalFileSystem(directory))
+        manifest = read_manifest(drawn.unlocked(LocalFileSystem(directory)))
         assert manifest.clean_stop is not None, "the log has no mark of a clean stop"
         assert not _replayed(directory), "the next start had to replay what the stop did not flush"
 
@@ -50,7 +51,7 @@ def _replayed(directory: Path) -> list[str]:
     log.addHandler(told)
     level, log.level = log.level, logging.INFO
     try:
-        nyala.open(str(directory), maintenance="off").close()
+        drawn.database_at(directory, maintenance="off").close()
     finally:
         log.removeHandler(told)
         log.level = level
@@ -58,4 +59,4 @@ def _replayed(directory: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(Stops)
+    main(Stops, FEATURES)

@@ -15,7 +15,10 @@ from typing import Any, ClassVar, Protocol
 
 import nyala
 from tests.campaigns.crash.kill9 import Server
+from tests.campaigns.options import LOADS, PLAIN, Features, Swarm
 from tests.doubles.ports import free_port
+
+FEATURES = Features(LOADS, allowed={"durability"})
 
 
 class Survivor(Protocol):
@@ -47,6 +50,7 @@ class SurvivorCampaign(ABC):
 
     seed: int
     cycles: int = 0
+    swarm: Swarm = PLAIN
 
     @abstractmethod
     def clients(
@@ -62,7 +66,10 @@ class SurvivorCampaign(ABC):
         """Kill ``cycles`` times."""
         random = Random(self.seed)
         while self.cycles < cycles:
-            with tempfile.TemporaryDirectory(prefix="nyala-survivors-") as directory:
+            with (
+                self.swarm.round(self.cycles),
+                tempfile.TemporaryDirectory(prefix="nyala-survivors-") as directory,
+            ):
                 self._one_store(Path(directory), min(self.cycles_a_store, cycles - self.cycles), random)
 
     def _one_store(self, directory: Path, cycles: int, random: Random) -> None:

@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
-from nyala.engine.fs.encryption.opening import opened
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.subdirectory import DirectoryFileSystem
 from nyala.engine.manifest import checkpoint_mark
@@ -20,9 +19,9 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, StoreError
 from nyala.schemas.table.table import TableDefinition
-from tests.campaigns.crash import workloads
 from tests.campaigns.crash.images import LostError, State, clone, require, require_sound
 from tests.campaigns.crash.workloads import SCHEMA, TABLE, open_store, read, row, write
+from tests.campaigns.options import unlocked
 from tests.dose import dose
 
 IMAGES = 3
@@ -108,7 +107,7 @@ def check(disks: Disks, progress: Progress) -> None:
         found = read(store)
         require(found in (progress.acknowledged, progress.pending), f"the store has {found}")
         store._checkpoints.make_in(disks.copy)
-    require(verify_store(opened(disks.copy, workloads.KEY)).is_sound, "the next checkpoint is damaged")
+    require(verify_store(unlocked(disks.copy)).is_sound, "the next checkpoint is damaged")
     with open_store(disks.copy) as copy:
         require(read(copy) == found, "the next checkpoint is another")
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.fs.encryption.opening import opened
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.rows.transaction import StagedBatch
 from nyala.schemas.rows.write import Stage, WriteCommand
@@ -19,6 +18,7 @@ from tests.campaigns.crash.faults import fail_each_call
 from tests.campaigns.crash.images import campaign, contents
 from tests.campaigns.crash.test_checkpoints import campaign as checkpoints_campaign
 from tests.campaigns.crash.workloads import WORKLOADS, Run, row
+from tests.campaigns.options import in_force, unlocked
 from tests.dose import dose
 from tests.doubles.encrypted import KEY
 
@@ -26,10 +26,10 @@ PLANTED = "planted cell"
 
 
 @pytest.fixture(autouse=True)
-def with_key(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def with_key(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level(logging.ERROR)
-    monkeypatch.setattr(workloads, "KEY", KEY)
-    yield
+    with in_force("encryption=on"):
+        yield
 
 
 @pytest.mark.parametrize("name", ["update", "restarts", "transactions"])
@@ -49,7 +49,7 @@ def test_a_failing_disk_loses_nothing(kind: str) -> None:
     fail_each_call(kind, WORKLOADS["update"], every=dose(11, 5))
 
 
-def test_no_cell_name_or_key_is_plain_in_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cell_name_or_key_is_plain_in_any_file() -> None:
     disk = MemoryFileSystem()
     run = Run(disk)
     run.start()
@@ -68,11 +68,11 @@ def test_no_cell_name_or_key_is_plain_in_any_file(monkeypatch: pytest.MonkeyPatc
             assert secret not in content, f"{secret!r} is plain in {path}"
         assert path.startswith("keys") or content.startswith(b"NYALAENC")
     run.opened.close()
-    report = verify_store(opened(disk, KEY))
+    report = verify_store(unlocked(disk))
     assert report.is_sound and report.rows == 50, report.problems
-    monkeypatch.setattr(workloads, "KEY", None)
     plain = MemoryFileSystem()
     run = Run(plain)
-    run.start()
-    run.write("insert", [row(1, 0, text=PLANTED)])
+    with in_force(""):
+        run.start()
+        run.write("insert", [row(1, 0, text=PLANTED)])
     assert any(PLANTED.encode() in content for _, content in contents(plain) if content), "the look sees nothing"

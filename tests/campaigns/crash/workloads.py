@@ -23,13 +23,14 @@ from nyala.schemas.protocol.service import MaintenanceKind
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
-from nyala.schemas.store.store_key import StoreKey
 from nyala.schemas.table.alter import AddColumn, Alteration, DropColumn, RenameColumn, Step, WidenColumn
 from nyala.schemas.table.column import ColumnOptions
 from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.partition import HashLevel
 from nyala.schemas.table.table import TableDefinition
 from tests.campaigns.model.oracle import Key, ModelSchema, Oracle, Plan, Row
+from tests.campaigns.options import columns, stored
+from tests.campaigns.options import table as table_options
 from tests.doubles.clock import ManualClock
 
 TABLE = "t"
@@ -50,14 +51,10 @@ WRITER = "the workload"
 CLOCK_MICROSECONDS = 1_700_000_000_000_000
 HISTORY_SECONDS = 3_600
 
-KEY: StoreKey | None = None
-"""With it, all stores that ``open_store`` makes are encrypted."""
-
 
 def open_store(fs: FileSystem, options: StoreOptions = OPTIONS, clock: ManualClock | None = None) -> Store:
     """Open the store on ``fs``. The clock starts where it always starts: only the store can know how late it is."""
-    keyed = options.model_copy(update={"key": KEY}) if KEY else options
-    return Store.open(fs, keyed, clock or ManualClock(CLOCK_MICROSECONDS))
+    return Store.open(fs, stored(options), clock or ManualClock(CLOCK_MICROSECONDS))
 
 
 def read(store: Store, as_of: int | None = None) -> dict[Key, Row]:
@@ -148,9 +145,11 @@ class Run:
     def create(self) -> None:
         self.tables = frozenset([False, True])
         self.oracle = Oracle(replace(MODEL, order=self.order_by))
-        options = {"history_max_age_seconds": HISTORY_SECONDS, "row_column": self.row_column, "order_by": self.order_by}
+        own = {"history_max_age_seconds": HISTORY_SECONDS, "order_by": self.order_by}
+        options = table_options(**own, row_column=self.row_column or None)
         more = {"options": options, "partition_by": self.partition_by}
-        rules = None if self.order_by else MERGES
+        rules = columns(SCHEMA, None if self.order_by else MERGES)
+        self.row_column = bool(options.get("row_column"))
         self.opened.create_table(TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], rules, **more))
         self.tables = frozenset([True])
 

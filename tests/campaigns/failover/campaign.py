@@ -28,6 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from tests.campaigns import options as drawn
 from tests.campaigns.failover.checks import check
 from tests.campaigns.failover.cluster import Cluster
 from tests.campaigns.failover.faults import FAULTS, Fault, lose_bucket
@@ -48,6 +49,7 @@ class Campaign:
     faults: dict[Fault, int] = field(default_factory=lambda: FAULTS)
     planted: str = ""
     servers: int = 3
+    swarm: drawn.Swarm = drawn.PLAIN
     calm: float = 1
     """So many times longer are the pauses of clients: several campaigns at once then have processors enough."""
     done: Counter[str] = field(default_factory=Counter)
@@ -66,7 +68,8 @@ class Campaign:
         while left > 0 and time.monotonic() < end:
             store += 1
             some = min(FAULTS_A_STORE, left)
-            self._one_store(place, f"store-{store}", folder / f"store-{store}", some, end)
+            with self.swarm.round(store):
+                self._one_store(place, f"store-{store}", folder / f"store-{store}", some, end)
             left -= some
 
     def _one_store(self, place: Place, root: str, folder: Path, faults: int, end: float) -> None:
@@ -142,9 +145,11 @@ def main() -> None:
     parser.add_argument("--lease", type=float, default=5.0, help="lease_seconds of the servers")
     parser.add_argument("--planted", choices=sorted(PLANTED), default="", help="a mistake that it must find")
     parser.add_argument("--calm", type=float, default=1.0, help="pauses of clients, beside those of a full load")
+    drawn.add_to(parser)
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.way}, a lease of {options.lease} s", flush=True)
-    campaign = Campaign(options.seed, options.lease, planted=options.planted, calm=options.calm)
+    swarm = drawn.swarm_of(drawn.IN_BUCKET, options)
+    campaign = Campaign(options.seed, options.lease, planted=options.planted, swarm=swarm, calm=options.calm)
     with tempfile.TemporaryDirectory(prefix="nyala-failover-") as name:
         folder = Path(name)
         with PLACES[options.way](folder / "bucket") as place:

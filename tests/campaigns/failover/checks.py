@@ -20,6 +20,7 @@ from tests.campaigns.failover.clients import changes_of, registers_at
 from tests.campaigns.failover.cluster import Cluster
 from tests.campaigns.model.feed import feed
 from tests.campaigns.model.oracle import Row
+from tests.campaigns.options import keywords
 
 
 @dataclass
@@ -36,7 +37,8 @@ def check(cluster: Cluster, cache: Path) -> Checked:
     """Check all of a store: its log, its files, its rows, its change feed, and that nothing else is left."""
     home = cluster.home
     slots = check_sound(home)
-    with nyala.open(cluster.url, name="a", bucket_cache=str(cache), lease_seconds=cluster.lease_seconds) as database:
+    own = keywords(bucket_cache=str(cache), lease_seconds=cluster.lease_seconds)
+    with nyala.open(cluster.url, name="a", **own) as database:
         changes = _check_contents(cluster, database)
     return Checked(slots.end, len(slots.claims), changes, check_swept(home))
 

@@ -29,6 +29,7 @@ from tests.campaigns.failover.clients import (
 from tests.campaigns.failover.history import Acknowledged, Life, Registers, Snapshots
 from tests.campaigns.failover.member import STANDS_BY, Member
 from tests.campaigns.failover.places import Place, bucket_at, url_at
+from tests.campaigns.options import columns, table
 
 STUCK_SECONDS = 120.0
 """Longer than this nothing may take, however slow the machine is."""
@@ -205,7 +206,8 @@ class Cluster:
 
 
 def _make_tables(database: nyala.Database) -> int:
-    database.create_table("t", SCHEMA, ["writer", "number"], column_options=OPTIONS, if_not_exists=True)
-    registers = database.create_table("r", REGISTERS, ["k"], if_not_exists=True)
+    key, options = ["writer", "number"], table()
+    database.create_table("t", SCHEMA, key, (), columns(SCHEMA, OPTIONS), if_not_exists=True, **options)
+    registers = database.create_table("r", REGISTERS, ["k"], (), columns(REGISTERS), if_not_exists=True, **options)
     registers.upsert([{"k": register, "v": 0} for register in range(_REGISTERS)])
     return database.now()

@@ -20,6 +20,7 @@ from nyala.flight_server.commands.serve_command import serve
 from nyala.schemas.errors import UnavailableError
 from tests.campaigns.failover import points
 from tests.campaigns.failover.places import ENVIRONMENT, Way
+from tests.campaigns.options import flags as set_words
 from tests.doubles.cut_proxy import CutProxy
 from tests.doubles.ports import free_port
 
@@ -100,7 +101,7 @@ class Member:
         options = {**OPTIONS, **self.options, **mine}
         command = [sys.executable, _PROGRAM, json.dumps(given), "--data", self.way.url, "--name", self.name, "--json"]
         command += ["--listen", f"grpc://127.0.0.1:{self.port}", "--drain-seconds", "3", *self.flags]
-        command += [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
+        command += set_words(**options)
         with (self.folder / f"life-{self.lives}.log").open("wb") as log:
             environment = {**os.environ, **ENVIRONMENT}
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)

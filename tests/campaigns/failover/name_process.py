@@ -14,6 +14,7 @@ from pathlib import Path
 from nyala.clients.flight.store import FlightStore
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.store.whereabouts import Whereabouts
+from tests.campaigns.options import flags as set_words
 from tests.doubles.waiting import until
 
 LEASE_SECONDS = 3.0
@@ -27,7 +28,7 @@ class NameProcess:
         options = [f"--set=bucket_cache={cache}", f"--set=lease_seconds={LEASE_SECONDS}", f"--listen={listen}"]
         self.log = (cache.parent / f"{cache.name}.log").open("w")
         self.process = subprocess.Popen(
-            [*command, *options, "--json", *flags], stdout=subprocess.PIPE, stderr=self.log, text=True
+            [*command, *options, *set_words(), "--json", *flags], stdout=subprocess.PIPE, stderr=self.log, text=True
         )
         self._told: dict[str, str] | None = None
 

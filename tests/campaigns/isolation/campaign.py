@@ -20,12 +20,14 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from tests.campaigns import options as drawn
 from tests.campaigns.isolation import tables
 from tests.campaigns.isolation.checker import check
 from tests.campaigns.isolation.clients import Client, Shared
 from tests.campaigns.isolation.places import Place
 from tests.campaigns.isolation.versions import Anomaly
 from tests.campaigns.isolation.ways import WAYS, Promise
+from tests.campaigns.options import PLAIN, Swarm
 
 _CLIENTS = 3
 """Of each table."""
@@ -65,8 +67,10 @@ class Result:
 class Campaign:
     """Rounds of clients on the tables of one way."""
 
-    def __init__(self, way: str, seed: int, promises: tuple[Promise, ...] = ()) -> None:
+    def __init__(self, way: str, seed: int, promises: tuple[Promise, ...] = (), swarm: Swarm = PLAIN) -> None:
         """Run some promises, or else all of the way."""
+        self._swarm = swarm
+        self._rounds_begun = 0
         self.way, self.seed = WAYS[way], seed
         self.results = [Result(promise) for promise in promises or self.way.promises]
         self.counts = Counter[str]()
@@ -85,7 +89,9 @@ class Campaign:
 
     def _rounds(self, seconds: float) -> None:
         while seconds > 0:
+            self._rounds_begun += 1
             with (
+                self._swarm.round(self._rounds_begun),
                 tempfile.TemporaryDirectory(prefix="nyala-isolation-") as folder,
                 self.way.start(Path(folder), self._random.randrange(1 << 30)) as place,
             ):
@@ -143,9 +149,10 @@ def main() -> int:
     parser.add_argument("--way", choices=sorted(WAYS), default="embedded")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    drawn.add_to(parser)
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.way}", flush=True)
-    campaign = Campaign(options.way, options.seed)
+    campaign = Campaign(options.way, options.seed, swarm=drawn.swarm_of(WAYS[options.way].features, options))
     campaign.run(options.seconds)
     print(", ".join(f"{count:,} {what}" for what, count in sorted(campaign.counts.items())))
     for result in campaign.results:

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import nyala
 from nyala.engine.options import StoreOptions
-from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.protocol.service import MaintenanceKind
+from tests.campaigns.options import database_at, store_at
 from tests.clients.cluster.cluster import Cluster
 from tests.clients.cluster.moves_campaign import LOST
 
@@ -71,14 +71,14 @@ def maintain(database: nyala.Database, random: Random, counts: Counter[str]) -> 
 @contextmanager
 def embedded(folder: Path, seed: int) -> Iterator[Place]:
     """Threads of one process."""
-    with nyala.open(folder / "store", **_OPTIONS) as database:
+    with database_at(folder / "store", **_OPTIONS) as database:
         yield OneStore(lambda number: database, seed)
 
 
 @contextmanager
 def server(folder: Path, seed: int) -> Iterator[Place]:
     """One server, and a connection for each client."""
-    with closing(Store.open(folder / "store", StoreOptions(**_OPTIONS))) as store:
+    with closing(store_at(folder / "store", StoreOptions(**_OPTIONS))) as store:
         flight = FlightServer(store, "grpc://127.0.0.1:0")
         connections: list[nyala.Database] = []
 

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 import nyala
+from tests.campaigns import options as drawn
 from tests.campaigns.isolation.history import GONE, INITIAL, Key, State
 
 PLACES = 3
@@ -67,8 +68,8 @@ def create(database: nyala.Database, name: str, are_lists: bool, has_rows: bool)
     """Create a table, over all servers."""
     schema = LISTS if are_lists else REGISTERS
     parts = [nyala.range("p", bounds=[(p, p + 1) for p in range(PLACES)])]
-    options: dict[str, Any] = {"column_options": {"v": {"merge": "append"}}} if are_lists else {}
-    table = database.create_table(name, schema, ["p", "k"], parts, **options)
+    columns = drawn.columns(schema, {"v": {"merge": "append"}} if are_lists else {})
+    table = database.create_table(name, schema, ["p", "k"], parts, columns, **drawn.table())
     if has_rows:
         keys = [(p, k) for p in range(PLACES) for k in range(0 if are_lists else -_WINDOWS, _WINDOWS)]
         table.insert(rows(dict.fromkeys(keys, () if are_lists else INITIAL)))

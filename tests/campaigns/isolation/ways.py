@@ -21,6 +21,7 @@ from tests.campaigns.isolation.checker import (
 from tests.campaigns.isolation.clients import Workload
 from tests.campaigns.isolation.places import Place, embedded, server, servers
 from tests.campaigns.isolation.processes import failover, replica
+from tests.campaigns.options import IN_BUCKET, LOADS, Features
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Way:
 
     start: Callable[[Path, int], AbstractContextManager[Place]]
     promises: Sequence[Promise]
+    features: Features
 
 
 _READS = ("scan", "scan of a moment", "scan of the past", "get", "get_many")
@@ -66,10 +68,11 @@ _REPLICA = tuple(
     Promise(replace(load, reads=_STALE_READS, staleness=_STALE_SECONDS), level)
     for load, level in ((LISTS, FRESH_SERIALIZABLE), (TRANSACTIONS, FRESH_SNAPSHOT), (REGISTERS, FRESH_SERIALIZABLE))
 )
+_ALONE = Features(LOADS, allowed={"durability", "maintenance", "home"})
 WAYS: dict[str, Way] = {
-    "embedded": Way(embedded, _ONE_STORE),
-    "server": Way(server, _ONE_STORE),
-    "servers": Way(servers, _SERVERS),
-    "failover": Way(failover, _ONE_STORE),
-    "replica": Way(replica, _REPLICA),
+    "embedded": Way(embedded, _ONE_STORE, _ALONE),
+    "server": Way(server, _ONE_STORE, _ALONE),
+    "servers": Way(servers, _SERVERS, Features(LOADS, without={"budget_bytes", "memory_bytes"})),
+    "failover": Way(failover, _ONE_STORE, IN_BUCKET),
+    "replica": Way(replica, _REPLICA, IN_BUCKET),
 }

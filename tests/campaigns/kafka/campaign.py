@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import nyala
 from bench.compare.peers.nyala_subject import free_port
+from tests.campaigns import options as drawn
 from tests.campaigns.crash.kill9 import Server
 from tests.campaigns.kafka.audit import SCHEMA, Audit
 from tests.campaigns.kafka.consumers import PROGRAM, SESSION_SECONDS, Group
@@ -32,6 +33,7 @@ from tests.campaigns.kafka.planted import MISTAKES
 from tests.clients.sources.kafka_broker import KafkaBroker
 from tests.clients.sources.kafka_cluster import KafkaCluster
 
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability"})
 TOPIC, GROUP = "load", "campaign"
 PARTITIONS, CONSUMERS = 8, 3
 _CATCH_UP_SECONDS = 240
@@ -76,7 +78,7 @@ class Campaign:
         self._server = Server(folder / "store", port)
         url = self._server.location
         with nyala.connect(url) as database:
-            database.create_table(TOPIC, SCHEMA, ["part", "number"])
+            database.create_table(TOPIC, SCHEMA, ["part", "number"], (), drawn.columns(SCHEMA), **drawn.table())
         config = folder / "client.properties"
         config.write_text(f"session.timeout.ms={int(SESSION_SECONDS * 1000)}\nheartbeat.interval.ms=300\n")
         arguments = [str(PROGRAM), self.planted, "consume", kafka.address, "--topic", TOPIC, "--op", "insert"]
@@ -151,10 +153,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--broker", default="mock", choices=["mock", "real"], help="real: .ci/kafka.sh brings it")
     parser.add_argument("--planted", default="none", choices=list(MISTAKES), help="a mistake that it must find")
+    drawn.add_to(parser)
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     campaign = Campaign(options.seed, options.planted, options.broker == "real")
-    campaign.run(options.messages, max(options.messages // 25_000, 2) if options.kills is None else options.kills)
+    kills = max(options.messages // 25_000, 2) if options.kills is None else options.kills
+    with drawn.swarm_of(FEATURES, options).round(0):
+        campaign.run(options.messages, kills)
     print(campaign.report())
 
 

@@ -1,6 +1,7 @@
 """Readers of a directory beside the process that has the store, which is killed and started again.
 
     python tests/campaigns/live/campaign.py --seconds 60 --seed 0
+    python tests/campaigns/live/campaign.py --seconds 30 --seed 7 --options 'encryption=on'
 
 `holder_process` changes the store in every way; `reader` says what each read must show. Some readers are open all the
 time, in several threads; others are opened and closed.
@@ -9,7 +10,6 @@ time, in several threads; others are opened and closed.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,18 +24,20 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import nyala
+from tests.campaigns import options as drawn
 from tests.campaigns.live.reader import LiveReader, Told
 
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability", "maintenance"})
 _READERS = 4
+_ROUND_SECONDS = 30.0
 
 
 class LiveCampaign:
     """One run: a holder after another, and readers all the while."""
 
-    def __init__(self, directory: Path, seed: int, key: bytes | None = None) -> None:
+    def __init__(self, directory: Path, seed: int) -> None:
         self._directory = str(directory)
         self._random = Random(seed)
-        self._key: dict[str, Any] = {} if key is None else {"key": key}
         self.told = Told()
         self.reads: Counter[str] = Counter()
         self.kills = self.openings = 0
@@ -46,7 +48,7 @@ class LiveCampaign:
         """Let holders write for some seconds, and until ``is_enough``. Raises Violation."""
         end, late = time.monotonic() + seconds, time.monotonic() + seconds + 60
         holder = self._start()
-        with nyala.open(self._directory, read_only=True, **self._key) as shared:
+        with nyala.open(self._directory, read_only=True, **drawn.keywords()) as shared:
             threads = [
                 threading.Thread(target=self._read, args=(number, shared if number % 2 else None), daemon=True)
                 for number in range(_READERS)
@@ -75,8 +77,7 @@ class LiveCampaign:
     def _start(self) -> subprocess.Popen[str]:
         """Start a holder, and return when it has the store open."""
         program = str(Path(__file__).with_name("holder_process.py"))
-        key = [each.hex() for each in self._key.values()]
-        command = [sys.executable, program, self._directory, str(self._random.randrange(1 << 30)), *key]
+        command = [sys.executable, program, self._directory, str(self._random.randrange(1 << 30))]
         opened = self.told.openings
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         thread = threading.Thread(target=self._hear, args=(process,), daemon=True)
@@ -104,7 +105,7 @@ class LiveCampaign:
         random = Random(number)
         try:
             while not self._is_over.is_set():
-                database: Any = shared or nyala.open(self._directory, read_only=True, **self._key)
+                database: Any = shared or nyala.open(self._directory, read_only=True, **drawn.keywords())
                 self.openings += shared is None
                 reader = LiveReader(database, self.told, random.randrange(1 << 30))
                 for _ in range(100_000 if shared else random.randrange(5, 60)):
@@ -125,13 +126,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    drawn.add_to(parser)
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    for key in (None, os.urandom(32)):
-        with tempfile.TemporaryDirectory(prefix="nyala-live-") as directory:
-            campaign = LiveCampaign(Path(directory) / "store", options.seed, key)
-            campaign.run(options.seconds / 2)
-        print(f"{'encrypted' if key else 'plain'}: {campaign}", flush=True)
+    swarm, rounds = drawn.swarm_of(FEATURES, options), max(2, round(options.seconds / _ROUND_SECONDS))
+    for number in range(rounds):
+        with swarm.round(number), tempfile.TemporaryDirectory(prefix="nyala-live-") as directory:
+            campaign = LiveCampaign(Path(directory) / "store", options.seed + number)
+            campaign.run(options.seconds / rounds)
+        print(campaign, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A process that has a store and changes it in every way, to be read by others meanwhile, and to be killed.
 
-    python tests/campaigns/live/holder_process.py DIRECTORY SEED [KEY]
+    python tests/campaigns/live/holder_process.py DIRECTORY SEED
 
 It prints a line for each change that is acknowledged: what it was, and how far it is. What readers may rely on at any
 snapshot stands in `tables`.
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 import nyala
 from nyala.schemas.protocol.service import MaintenanceKind
+from tests.campaigns import options as drawn
 
 OPTIONS: dict[str, Any] = {
     "flush_bytes": 48 << 10,
@@ -48,8 +49,9 @@ def tables(database: nyala.Database) -> None:
         more: dict[str, Any] = {"history_max_age_seconds": 2} if name == "same" else {}
         if name == "bank":
             more["column_options"] = {"v": {"merge": "sum"}}
-        database.create_table(name, NUMBERED, "id", if_not_exists=True, **more)
-    database.create_table("bulk", BULK, "id", if_not_exists=True)
+        more["column_options"] = drawn.columns(NUMBERED, more.get("column_options"))
+        database.create_table(name, NUMBERED, "id", if_not_exists=True, **drawn.table(**more))
+    database.create_table("bulk", BULK, "id", (), drawn.columns(BULK), if_not_exists=True, **drawn.table())
     database.table("same").upsert([{"id": each, "v": 0} for each in range(ACCOUNTS)] if _is_empty(database) else [])
     if database.table("queue").count() == 0:
         database.table("queue").insert([{"id": each, "v": each} for each in range(QUEUED)])
@@ -160,8 +162,7 @@ class Work:
 
 def main() -> None:
     directory, seed = sys.argv[1], int(sys.argv[2])
-    key: dict[str, Any] = {"key": bytes.fromhex(sys.argv[3])} if len(sys.argv) > 3 else {}
-    with nyala.open(directory, **OPTIONS, **key) as database:
+    with nyala.open(directory, **drawn.keywords(**OPTIONS)) as database:
         for name in database.tables():
             if name.startswith(("t", "rt")):
                 tell("dropping", name)

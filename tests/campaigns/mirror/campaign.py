@@ -28,6 +28,7 @@ import nyala
 from bench.compare.peers.nyala_subject import free_port
 from nyala.clients.cli.run import EXIT_CODES
 from nyala.schemas.errors import StoreError, UnavailableError
+from tests.campaigns import options as drawn
 from tests.campaigns.crash.kill9 import Server
 from tests.campaigns.mirror.load import TABLES, Load, create
 from tests.clients.sources.postgres_server import PostgresServer
@@ -37,6 +38,7 @@ PROGRAM = Path(__file__).with_name("mirror_process.py")
 _LOADS = 3
 _ABSENT = EXIT_CODES[UnavailableError.code]
 """How a mirror ends that finds no store when it starts; a signal that comes earlier ends it as any process."""
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability"})
 _CATCH_UP_SECONDS = 180
 _CALM_PAUSE_SECONDS = 0.02
 
@@ -271,11 +273,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--kills", type=int, help="by default one in twelve seconds")
     parser.add_argument("--seed", type=int, default=0)
+    drawn.add_to(parser)
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     campaign = Campaign(options.seed)
     kills = max(round(options.seconds / 12), 1) if options.kills is None else options.kills
-    campaign.run(options.seconds, kills, min(options.seconds / 4, 60))
+    with drawn.swarm_of(FEATURES, options).round(0):
+        campaign.run(options.seconds, kills, min(options.seconds / 4, 60))
     print(campaign.report())
 
 

@@ -29,6 +29,9 @@ from nyala.schemas.cells.timestamp import last_of
 from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from nyala.schemas.protocol.service import MaintenanceKind
+from tests.campaigns.options import columns as stored_columns
+from tests.campaigns.options import stored, unlocked
+from tests.campaigns.options import table as table_options
 from tests.doubles.clock import ManualClock
 
 from .mirror import Cells, Key, Mirror, MirrorColumn, MirrorSchema, Steps
@@ -72,13 +75,15 @@ class Altering:
         key = tuple("xyz"[: len(self._key_types)])
         columns = (MirrorColumn(len(key) + 1, "a", "int8"), MirrorColumn(len(key) + 2, "b", "varchar(3)", False))
         self.mirror = Mirror(MirrorSchema("t", key, columns, len(key) + 3))
+        values = ("a", pa.int8()), pa.field("b", pa.string(), False)
+        schema = pa.schema([*zip(key, self._key_types, strict=True), *values])
         self._database.create_table(
             "t",
-            pa.schema([*zip(key, self._key_types, strict=True), ("a", pa.int8()), pa.field("b", pa.string(), False)]),
+            schema,
             list(key),
-            column_options={"b": nyala.ColumnOptions(type="varchar(3)")},
+            column_options=stored_columns(schema, {"b": nyala.ColumnOptions(type="varchar(3)")}),
             partition_by=[nyala.hash(*key, buckets=2)] if random.random() < 0.3 else [],
-            history_max_age_seconds=history_seconds,
+            **table_options(history_max_age_seconds=history_seconds),
         )
         self.ranges = Ranges()
         self.moments = [self._database.now()]
@@ -261,7 +266,7 @@ class Altering:
         if self._server:
             self._server.shutdown()
         self._store.close()
-        report = verify_store(self._fs)
+        report = verify_store(unlocked(self._fs))
         assert report.is_sound, report.problems
 
     # Inner workings
@@ -307,7 +312,7 @@ class Altering:
 
     def _open(self) -> Store:
         self._clock = ManualClock(self._microseconds)
-        store = Store.open(self._fs, self._options, self._clock)
+        store = Store.open(self._fs, stored(self._options), self._clock)
         assert not store.health().damaged, "the disk keeps what was synced"
         return store
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError
+from tests.campaigns.options import current
 
 from . import shapes
 from .aggregates import Measure, aggregated, agree
@@ -233,8 +234,11 @@ class Session:
     def script(self) -> str:
         """Return the steps so far as a test."""
         name = next(name for name, shape in vars(shapes).items() if shape is self.shape)
-        lines = ["def test_pinned() -> None:", f"    session = Session({name}, EmbeddedSubject({name}))"]
-        return "\n".join([*lines, *(f"    {step}" for step in self.steps)])
+        lines = [f"session = Session({name}, {type(self.subject).__name__}({name}))", *self.steps]
+        drawn = str(current())
+        if drawn:
+            lines = [f"with in_force({drawn!r}):", *(f"    {line}" for line in lines)]
+        return "\n".join(["def test_pinned() -> None:", *(f"    {line}" for line in lines)])
 
     def _compare(
         self,

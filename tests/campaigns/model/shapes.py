@@ -16,6 +16,8 @@ from nyala.schemas.table.partition import HashLevel, RangeLevel
 from nyala.schemas.table.partition import hash as by_hash
 from nyala.schemas.table.partition import range as by_range
 from nyala.schemas.table.table import TableDefinition
+from tests.campaigns.options import columns
+from tests.campaigns.options import table as table_options
 
 from .oracle import REQUIRED, Key, ModelSchema, Row
 from .ranges import UNRANGED, Ranges
@@ -49,14 +51,14 @@ class Shape:
             TABLE,
             self.arrow,
             list(self.model.key),
-            self.column_options,
-            options={
-                "history_max_age_seconds": self.history_seconds,
-                "order_by": self.model.order,
-                "row_column": self.whole_rows,
-                "cell_bytes_max": self.cell_bytes_max,
-                "ttl": self.model.ttl and (self.model.ttl[0], f"{self.model.ttl[1] // timedelta(seconds=1)}s"),
-            },
+            columns(self.arrow, self.column_options),
+            options=table_options(
+                history_max_age_seconds=self.history_seconds,
+                order_by=self.model.order,
+                row_column=self.whole_rows or None,
+                cell_bytes_max=self.cell_bytes_max,
+                ttl=self.model.ttl and (self.model.ttl[0], f"{self.model.ttl[1] // timedelta(seconds=1)}s"),
+            ),
             partition_by=self.partition_by,
         )
 

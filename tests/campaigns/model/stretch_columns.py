@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.schemas.cells.encoding import COMPRESSIONS, encodings_for
 from nyala.schemas.cells.types import LogicalType
 from tests.campaigns.matrix.cells import STYLES, cells
+from tests.campaigns.options import storages
 
 from .predicates import literal
 
@@ -65,10 +65,11 @@ class Column:
 
     def storage(self, random: Random) -> dict[str, Any]:
         """Return a way to store it."""
-        encodings = encodings_for(self.logical)
+        choices = storages(self.logical)
+        encodings = choices["encodings"]
         return {
             "encoding": random.choice([*encodings, *encodings[:2]]),
-            "compression": random.choice([*COMPRESSIONS, "none", "none"]),
+            "compression": random.choice([*choices["compressions"], "none", "none"]),
             "block_rows": random.choice([1024, 1024, 1024, 2048, None]),
         }
 

@@ -27,6 +27,8 @@ from nyala.schemas.cells.timestamp import last_of
 from nyala.schemas.protocol.service import MaintenanceKind
 from tests.campaigns.matrix.cells import cells
 from tests.campaigns.matrix.test_matrix import check_cells
+from tests.campaigns.options import stored, unlocked
+from tests.campaigns.options import table as table_options
 from tests.doubles.clock import ManualClock
 
 from .stretch_columns import (
@@ -85,8 +87,7 @@ class Stretches:
             list(self._keys),
             column_options=options,
             partition_by=[nyala.hash(*self._keys, buckets=2)] if random.random() < 0.2 else [],
-            history_max_age_seconds=self._history,
-            row_column=random.random() < 0.3,
+            **table_options(history_max_age_seconds=self._history, row_column=random.random() < 0.3),
         )
         self.done: list[str] = [f"{self._options.model_dump(exclude_defaults=True)} {options}"]
         self.state = State(np.zeros(ROWS, np.bool_), {c.name: pa.nulls(ROWS, c.type) for c in self.columns})
@@ -287,7 +288,7 @@ class Stretches:
     def close(self) -> None:
         """Stop, and verify the files."""
         self.store.close()
-        report = verify_store(self._fs)
+        report = verify_store(unlocked(self._fs))
         assert report.is_sound, report.problems
 
     # --- inner workings ---
@@ -384,7 +385,7 @@ class Stretches:
 
     def _open(self) -> Store:
         self._clock = ManualClock(self._microseconds)
-        store = Store.open(self._fs, self._options, self._clock)
+        store = Store.open(self._fs, stored(self._options), self._clock)
         assert not store.health().damaged, "the disk keeps what was synced"
         return store
 

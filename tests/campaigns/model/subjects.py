@@ -29,6 +29,7 @@ from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit, TransactionResult
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
 from nyala.schemas.table.operation import Operation
+from tests.campaigns.options import stored
 from tests.doubles.clock import ManualClock
 from tests.doubles.machines import Machine
 
@@ -158,7 +159,7 @@ class EmbeddedSubject:
         self._clock = ManualClock(self._microseconds)
         limit = self._shape.key_index_bytes
         options = self.options if limit is None else self.options.model_copy(update={"key_index_bytes": limit})
-        store = Store.open(self._home(), options, self._clock)
+        store = Store.open(self._home(), stored(options), self._clock)
         assert not store.health().damaged, "the disk keeps what was synced"
         return store
 

@@ -34,25 +34,29 @@ from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.rows.write import Durability
+from tests.campaigns import options as drawn_options
 from tests.campaigns.nested.drawn import Drawn, tables
 from tests.campaigns.nested.ways import WAYS, Journey, rows_of, through_a_backup
 
 PROCESSES = 2
+FEATURES = drawn_options.Features(drawn_options.FEW_ROWS, without=drawn_options.OF_MAINTENANCE)
+_ROUND = 400
+"""So many tables are in stores of the same options."""
 OPTIONS = StoreOptions(maintenance="off", durability=Durability.OS)
 
 
 def journey_of(drawn: Drawn, folder: Path) -> None:
     """Take a table by all ways. Raises an AssertionError, which names the way that changed a cell."""
-    with Store.open(LocalFileSystem(folder), OPTIONS) as store:
+    with Store.open(LocalFileSystem(folder), drawn_options.stored(OPTIONS)) as store:
         server = FlightServer(store, "grpc://127.0.0.1:0")
         try:
             with closing(connect(f"grpc://127.0.0.1:{server.port}")) as remote:
                 expected = _life(drawn, Journey(Database(store), remote, folder, count()))
         finally:
             server.shutdown()
-    with Store.open(LocalFileSystem(folder), OPTIONS) as store:
+    with Store.open(LocalFileSystem(folder), drawn_options.stored(OPTIONS)) as store:
         _same("a restart", rows_of(Database(store).table("t")), expected)
-    assert verify_store(LocalFileSystem(folder)).is_sound, "verify"
+    assert verify_store(drawn_options.unlocked(LocalFileSystem(folder))).is_sound, "verify"
 
 
 def _life(drawn: Drawn, journey: Journey) -> pa.Table:
@@ -149,12 +153,16 @@ def main(tell: Callable[[str], None] = lambda line: print(line, flush=True)) -> 
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=PROCESSES)
+    drawn_options.add_to(parser)
     options = parser.parse_args()
     tell(f"seed {options.seed}: {options.count:,} tables, {options.processes} processes")
-    began, share = time.monotonic(), -(-options.count // options.processes)
-    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
-        numbers = [options.seed * options.processes + place for place in range(options.processes)]
-        taken = sum(pool.map(run, [share] * options.processes, numbers))
+    began, taken, swarm = time.monotonic(), 0, drawn_options.swarm_of(FEATURES, options)
+    rounds = -(-options.count // _ROUND)
+    share = -(-options.count // rounds // options.processes)
+    for number in range(rounds):
+        with swarm.round(number), ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+            first = (options.seed + number) * options.processes
+            taken += sum(pool.map(run, [share] * options.processes, range(first, first + options.processes)))
     rate = taken / (time.monotonic() - began)
     tell(f"{taken:,} tables by {len(WAYS)} ways and all steps of maintenance: every cell as it was; {rate:.1f}/s")
 

@@ -28,11 +28,13 @@ import pyarrow as pa
 import nyala
 from nyala.clients.flight.store import FlightStore
 from nyala.engine.options import StoreOptions
-from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.protocol.service import MaintenanceKind
 from nyala.schemas.rows.scan import ScanSpec
+from tests.campaigns import options as drawn
 
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability", "maintenance"}, without={"budget_bytes"})
+"""A small budget leaves planned scans too little of what they keep."""
 SCHEMA = pa.schema([("id", pa.int64()), ("round", pa.int64()), ("text", pa.string())])
 ROWS = 4_000
 TABLETS = 8
@@ -56,7 +58,7 @@ class LeaseCampaign:
         """Run for so long, and until every reader has come to an end."""
         stop = threading.Event()
         with tempfile.TemporaryDirectory(prefix="nyala-leases-") as directory:
-            store = Store.open(directory, StoreOptions(flush_bytes=1 << 20, scan_batch_bytes=32 << 10))
+            store = drawn.store_at(directory, StoreOptions(flush_bytes=1 << 20, scan_batch_bytes=32 << 10))
             server = FlightServer(store, "grpc://127.0.0.1:0")
             url = f"grpc://127.0.0.1:{server.port}"
             try:
@@ -139,7 +141,8 @@ class LeaseCampaign:
 
 def _made(database: nyala.Database) -> nyala.Table:
     parts = [nyala.hash("id", buckets=TABLETS)]
-    table = database.create_table("t", SCHEMA, ["id"], parts, history_max_age_seconds=1)
+    options = drawn.table(history_max_age_seconds=1)
+    table = database.create_table("t", SCHEMA, ["id"], parts, drawn.columns(SCHEMA), **options)
     table.insert(_round(0))
     return table
 
@@ -154,9 +157,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scan-seconds", type=float, default=8)
+    drawn.add_to(parser)
     options = parser.parse_args()
     campaign = LeaseCampaign(options.seed, options.scan_seconds)
-    campaign.run(options.seconds)
+    with drawn.swarm_of(FEATURES, options).round(0):
+        campaign.run(options.seconds)
     print(
         f"seed {options.seed}: {campaign.scans} scans of one snapshot each, up to {campaign.oldest_seconds:.0f} s old "
         f"under 1 s of history, {campaign.rounds} rounds written meanwhile"

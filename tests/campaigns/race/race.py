@@ -1,6 +1,7 @@
 """Writers, scanners, the flushes and all the compactions at once; every scan is checked.
 
     python tests/campaigns/race/race.py --seconds 60 --seed 0
+    python tests/campaigns/race/race.py --seconds 60 --seed 7 --options 'encryption=on scan_threads=0'
 
 Checked: all rows of a batch are seen or none; a snapshot reads the same again, also after the compactions since; no key
 is there twice; rows that are never deleted do not go; no row goes back in time; the change feed between two snapshots
@@ -34,6 +35,7 @@ from nyala.engine.kernels.compile.warmup import warm_up
 from nyala.schemas.cells.timestamp import microseconds_of
 from nyala.schemas.errors import SnapshotTooOldError
 from nyala.schemas.protocol.service import MaintenanceKind
+from tests.campaigns import options as drawn
 from tests.campaigns.race import small_writers
 from tests.campaigns.race.checks import (
     as_state,
@@ -49,6 +51,7 @@ from tests.campaigns.race.checks import (
 from tests.campaigns.race.small_writers import SmallWriter
 from tests.campaigns.race.tables import EVENTS, Writer, create
 
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability", "maintenance", "home"})
 WRITERS, SCANNERS = 8, 4
 OPTIONS: dict[str, Any] = {
     "flush_bytes": 1 << 20,
@@ -75,6 +78,8 @@ _PHASE_NAMES = (
     "snapshots read again",
     "changes followed",
 )
+_ROUND_SECONDS = 60.0
+"""A longer race begins anew after so long, with other options."""
 _JOIN_SECONDS = 120.0
 _PATIENCE_SECONDS = 120
 """A busy machine takes longer to do enough."""
@@ -202,7 +207,7 @@ class Race:
         """History is so short that GC has something to do; snapshots are read again for half as long."""
         self.seed = seed
         random = Random(seed)
-        self.database = nyala.open(directory, **OPTIONS)
+        self.database = drawn.database_at(directory, **OPTIONS)
         create(self.database, history_seconds)
         small_writers.create(self.database, history_seconds)
         self.writers = [Writer(self.database, number, random.randrange(1 << 30)) for number in range(WRITERS)]
@@ -310,21 +315,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    drawn.add_to(parser)
     options = parser.parse_args()
+    swarm = drawn.swarm_of(FEATURES, options)
     warm_up()
     writers = f"{WRITERS} writers, {small_writers.WRITERS} of single rows"
     print(f"seed {options.seed}: {writers}, {SCANNERS} scanners, {len(MaintenanceKind)} kinds of maintenance")
+    rounds = max(1, round(options.seconds / _ROUND_SECONDS))
+    for number in range(rounds):
+        with swarm.round(number), tempfile.TemporaryDirectory(prefix="nyala-race-") as directory:
+            _one_round(Race(Path(directory), options.seed + number), options.seconds / rounds)
+    print("no violation")
 
-    with tempfile.TemporaryDirectory(prefix="nyala-race-") as directory:
-        race = Race(Path(directory), options.seed)
-        race.run(options.seconds)
+
+def _one_round(race: Race, seconds: float) -> None:
+    """Run a race, and print what was done."""
+    race.run(seconds)
     print("scans of state in each tenth of the time, and commits: ", end="")
     print(", ".join(f"{phase['scans of state']}/{phase['commits']}" for phase in race.phases))
     for name, count in race.done().items():
         print(f"  {name:28} {count:12,}")
-    if options.seconds >= _BALANCED_SECONDS:
+    if seconds >= _BALANCED_SECONDS:
         race.check_balance()
-    print("no violation")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 import nyala
+from tests.campaigns.options import columns, table
 from tests.campaigns.race.checks import require
 
 WRITERS = 32
@@ -29,7 +30,8 @@ Row = dict[str, Any]
 
 def create(database: nyala.Database, history_seconds: int) -> None:
     """Make the table."""
-    database.create_table(TABLE, _SCHEMA, ["writer", "number"], history_max_age_seconds=history_seconds)
+    options = table(history_max_age_seconds=history_seconds)
+    database.create_table(TABLE, _SCHEMA, ["writer", "number"], column_options=columns(_SCHEMA), **options)
 
 
 class SmallWriter:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import nyala
+from tests.campaigns.options import columns, table
 
 EVENTS, FIXED, FRESH, KEPT, SHARED = 100, 40, 4, 20, 8
 LOADED_EVERY = 10
@@ -48,8 +49,9 @@ def gathered(numbers: np.ndarray) -> np.ndarray:
 
 def create(database: nyala.Database, history_seconds: int) -> None:
     """Make both tables."""
-    database.create_table("events", EVENTS_SCHEMA, KEY, history_max_age_seconds=history_seconds)
-    database.create_table("state", STATE_SCHEMA, KEY, history_max_age_seconds=history_seconds)
+    options = table(history_max_age_seconds=history_seconds)
+    for name, schema in (("events", EVENTS_SCHEMA), ("state", STATE_SCHEMA)):
+        database.create_table(name, schema, KEY, column_options=columns(schema), **options)
 
 
 class Writer:

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import nyala
 from nyala.flight_server.security.token_file import create_token
+from tests.campaigns import options as drawn
 from tests.campaigns.soak.clients import Access
 from tests.campaigns.soak.rows import KEY, PLAIN, SCHEMA, TABLE
 from tests.campaigns.soak.samples import Sample, Window, sample, trends, windows
@@ -48,6 +49,8 @@ OPTIONS = {
     "disk_reserve_bytes": 0,
 }
 """Small, so that whatever happens when something is full happens many times."""
+FEATURES = drawn.Features(drawn.LOADS, without={"budget_bytes", "page_cache_bytes", "scan_buffer_bytes"})
+"""Caches that are not full when the soak ends would look like a leak."""
 SERVE = ("-m", "nyala")
 _PROCESSES = 4
 """Of the clients: more would use the memory and the time that their server needs."""
@@ -73,7 +76,7 @@ class Server:
         places = {"data": self.data, "tls-cert": pair.certificate, "tls-key": pair.key, "tokens": tokens}
         command = [sys.executable, *program, "serve", "--listen", "grpc://127.0.0.1:0", "--http-port", "0", "--json"]
         command += [part for name, path in places.items() for part in (f"--{name}", str(path))]
-        command += [part for name, value in OPTIONS.items() for part in ("--set", f"{name}={value}")]
+        command += drawn.flags(**OPTIONS)
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, stderr=log, text=True
@@ -87,7 +90,8 @@ class Server:
         self.access = Access(announced["location"], str(authority.roots), worker, reader)
         with self.access.connect(root) as database:
             parts = [nyala.hash("number", buckets=2)]
-            database.create_table(TABLE, SCHEMA, KEY, parts, history_max_age_seconds=history_seconds)
+            options = drawn.table(history_max_age_seconds=history_seconds)
+            database.create_table(TABLE, SCHEMA, KEY, parts, drawn.columns(SCHEMA), **options)
             database.grant(["read", "insert", "update", "delete"], on=TABLE, to="worker")
             database.grant("read", on=TABLE, to="reader", columns=PLAIN)
 
@@ -260,7 +264,9 @@ def soak(seconds: float, clients: int, seed: int, program: tuple[str, ...] = SER
                     for each in processes:
                         step(each)
             failures += _failures(server, processes)
-        verified = subprocess.run([sys.executable, "-m", "nyala", "verify", str(server.data)], capture_output=True)
+        verified = subprocess.run(
+            [sys.executable, "-m", "nyala", "verify", str(server.data), *drawn.key_words()], capture_output=True
+        )
         if verified.returncode:
             failures.append(f"the store is damaged: {verified.stdout.decode()}")
     found = [each for process in processes for each in process.latencies]
@@ -330,14 +336,16 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("build/soak"), help="a folder for the figures and the plot")
+    drawn.add_to(parser)
     asked = parser.parse_args()
-    outcome = soak(60 * asked.minutes, asked.clients, asked.seed)
-    print("\n".join(outcome.lines()), flush=True)
+    with drawn.swarm_of(FEATURES, asked).round(0):
+        outcome = soak(60 * asked.minutes, asked.clients, asked.seed)
+        print("\n".join(outcome.lines()), flush=True)
 
-    from tests.campaigns.soak.plot import keep
+        from tests.campaigns.soak.plot import keep
 
-    keep(outcome, asked.out)
-    sys.exit(not outcome.is_good)
+        keep(outcome, asked.out)
+        sys.exit(not outcome.is_good)
 
 
 if __name__ == "__main__":

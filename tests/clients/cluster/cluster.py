@@ -18,6 +18,7 @@ from nyala.flight_server.server import FlightServer
 from nyala.flight_server.stores.gateway import Gateway
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.placement import Placement, ServerIdentity
+from tests.campaigns.options import stored
 
 
 class Member:
@@ -35,7 +36,7 @@ class Member:
 
     def start(self) -> None:
         options = StoreOptions(maintenance="off", placement=self.here.placement, server=self.here.server)
-        self.store = Store.open(self.fs, options)
+        self.store = Store.open(self.fs, stored(options))
         self.gateway = Gateway(self.store, self.here, Credentials(traces=self.collector is not None))
         traces = None
         if self.collector is not None:

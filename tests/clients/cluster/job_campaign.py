@@ -37,8 +37,10 @@ from nyala.schemas.errors import (
     UnavailableError,
     WrongServerError,
 )
+from tests.campaigns import options as drawn
 from tests.clients.cluster.cluster import Cluster
 
+FEATURES = drawn.Features(drawn.LOADS, without=drawn.OF_MAINTENANCE)
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("city", pa.string()), ("n", pa.int64())])
 KEYS = 600
 SPLIT_BYTES = 400
@@ -71,7 +73,7 @@ def levels() -> list:
 def make_table(cluster: Cluster, name: str = "t") -> None:
     """Create the table, and move tablets until several servers call theirs by equal numbers."""
     db = cluster.connect()
-    db.create_table(name, SCHEMA, ["id"], partition_by=levels()).insert(rows(range(KEYS)))
+    db.create_table(name, SCHEMA, ["id"], levels(), drawn.columns(SCHEMA), **drawn.table()).insert(rows(range(KEYS)))
     servers = list(cluster.members)
     for turn in range(2):
         for place in db.table(name).tablets():
@@ -90,7 +92,7 @@ def ways(cluster: Cluster) -> list[Store]:
 
 def alone() -> Database:
     """A database of one store, in this process."""
-    return Database(EngineStore.open(MemoryFileSystem(), StoreOptions(maintenance="off")))
+    return Database(EngineStore.open(MemoryFileSystem(), drawn.stored(StoreOptions(maintenance="off"))))
 
 
 class Moving:
@@ -233,9 +235,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    drawn.add_to(parser)
     asked = parser.parse_args()
     end = time.monotonic() + asked.seconds
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as files:
+    swarm = drawn.swarm_of(FEATURES, asked)
+    with swarm.round(0), tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as files:
         cluster = Cluster(Path(folder), "abc")
         campaign = Campaign(cluster, asked.seed, Path(files))
         campaign.run(1_000_000, lambda: time.monotonic() > end)

@@ -23,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -47,6 +48,7 @@ from nyala.schemas.errors import (
     UnavailableError,
     WrongServerError,
 )
+from tests.campaigns import options as drawn
 from tests.clients.cluster.cluster import Cluster
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
@@ -88,7 +90,8 @@ class Campaign:
         self._away = (UnavailableError,) if is_failing else ()
         self._moves_away = (*LOST, *self._away)
         self.db = cluster.connect()
-        self.table = self.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=6)])
+        parts, columns = [nyala.hash("id", buckets=6)], drawn.columns(SCHEMA)
+        self.table = self.db.create_table("t", SCHEMA, ["id"], parts, columns, **drawn.table())
         self.followed = self.table._store.now(), -1
         """Up to which moment the change feed was read, and the value that all rows had then."""
         self.table.insert(rows(0))
@@ -242,8 +245,12 @@ def main() -> None:
     parser.add_argument(
         "--planted", default="", help="a mistake that it must find: see tests/campaigns/failover/planted.py"
     )
+    drawn.add_to(parser)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="nyala-moves-") as folder:
+    features = drawn.IN_BUCKET if asked.way or asked.bucket else drawn.Features(drawn.LOADS)
+    unmaintained = replace(features, without={*features.without, *drawn.OF_MAINTENANCE})
+    swarm = drawn.swarm_of(features if asked.way else unmaintained, asked)
+    with swarm.round(0), tempfile.TemporaryDirectory(prefix="nyala-moves-") as folder:
         if asked.way:
             from tests.clients.cluster.failing_moves import run_served
 

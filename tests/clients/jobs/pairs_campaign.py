@@ -34,8 +34,10 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.jobs import TableChecksum, backup, checksum, export, restore
 from nyala.schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, UnavailableError
+from tests.campaigns import options as drawn
 from tests.clients.jobs.job_rows import SCHEMA, rows
 
+FEATURES = drawn.Features(drawn.LOADS, without=drawn.OF_MAINTENANCE)
 KEYS = 400
 REFUSALS = (AlreadyPresentError, ConflictError, InvalidArgumentError, UnavailableError)
 """What one of two may end with."""
@@ -71,9 +73,11 @@ class Campaign:
         self.folder = folder
         self.root = root or str(folder / "backups")
         self.source, self.target = (
-            Database(Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))) for _ in range(2)
+            Database(Store.open(MemoryFileSystem(), drawn.stored(StoreOptions(maintenance="off")))) for _ in range(2)
         )
-        self.table = self.source.create_table("homes", SCHEMA, ["id"], [nyala.hash("id", buckets=3)])
+        self.table = self.source.create_table(
+            "homes", SCHEMA, ["id"], [nyala.hash("id", buckets=3)], drawn.columns(SCHEMA), **drawn.table()
+        )
         self.table.insert(rows(range(KEYS)))
         self.made: dict[int, TableChecksum] = {}
         self.counts: Counter[str] = Counter()
@@ -167,13 +171,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    drawn.add_to(parser)
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
-    campaign = Campaign(asked.seed, folder)
-    try:
-        campaign.run(asked.count)
-    finally:
-        print(f"seed {asked.seed}: " + ", ".join(f"{count:,} {what}" for what, count in campaign.counts.items()))
+    with drawn.swarm_of(FEATURES, asked).round(0):
+        campaign = Campaign(asked.seed, folder)
+        try:
+            campaign.run(asked.count)
+        finally:
+            print(f"seed {asked.seed}: " + ", ".join(f"{count:,} {what}" for what, count in campaign.counts.items()))
     shutil.rmtree(folder)
 
 

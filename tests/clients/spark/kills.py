@@ -36,7 +36,10 @@ from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+import pyarrow as pa
+
 import nyala
+from tests.campaigns import options as drawn
 from tests.clients.spark.kill_servers import BucketServer, DirectoryServer
 from tests.clients.spark.kill_steps import SCHEMA, Step, Steps, compare
 from tests.clients.spark.streaming import JOURNAL, NO_PYTHON
@@ -194,16 +197,20 @@ class Campaign:
     def __enter__(self) -> Self:
         self._server = (BucketServer if self.in_bucket else DirectoryServer)(self.folder, STAGING)
         self._db = nyala.connect(self._server.location)
-        table = self._db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=3)])
-        self._db.create_table("log", SCHEMA, ["id"], unique_key=False, partition_by=[nyala.hash("id", buckets=2)])
-        self._db.create_table("copy", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=2)])
-        self._db.create_table("journal", JOURNAL, ["at", "id"], partition_by=[nyala.hash("id", buckets=2)])
+        table = self._create("t", SCHEMA, ["id"], 3)
+        self._create("log", SCHEMA, ["id"], unique_key=False)
+        self._create("copy", SCHEMA, ["id"])
+        self._create("journal", JOURNAL, ["at", "id"])
         self._kept = set(self._db.tables())
         self.steps = Steps(self.random, self._db, self.folder, self._db.now())
         self.steps.tables["t"] = {key: key for key in range(0, 2_000, 2)}
         table.insert({"id": list(self.steps.rows), "v": list(self.steps.rows.values())})
         self._driver = self.start_driver()
         return self
+
+    def _create(self, name: str, schema: pa.Schema, key: list[str], buckets: int = 2, **more: Any) -> nyala.Table:
+        levels, columns = [nyala.hash("id", buckets=buckets)], drawn.columns(schema)
+        return self._db.create_table(name, schema, key, levels, columns, **more, **drawn.table())
 
     def __exit__(self, *_: object) -> None:
         self._driver.close()
@@ -428,11 +435,13 @@ def main() -> None:
         "--bucket", action="store_true", help="of a store in a bucket, which another process takes over"
     )
     parser.add_argument("--planted", choices=PLANTED, help="make a mistake, which must be noticed")
+    drawn.add_to(parser)
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="nyala-kills-"))
     jar = asked.shim or nyala.spark.build_shim(folder)
     print(f"seed {asked.seed}, in {folder}", flush=True)
-    with Campaign(folder, Random(asked.seed), jar, asked.bucket) as campaign:
+    swarm = drawn.swarm_of(drawn.IN_BUCKET, asked)
+    with swarm.round(0), Campaign(folder, Random(asked.seed), jar, asked.bucket) as campaign:
         if asked.planted:
             try:
                 campaign.plant(asked.planted)

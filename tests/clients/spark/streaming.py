@@ -271,23 +271,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--restarts", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[3]))
+    from tests.campaigns import options as drawn
+
+    drawn.add_to(parser)
+    arguments = parser.parse_args()
+    with drawn.swarm_of(drawn.Features(drawn.LOADS), arguments).round(0):
+        _run(arguments.restarts, arguments.seed)
+
+
+def _run(restarts: int, seed: int) -> None:
     from nyala.engine.fs.memory import MemoryFileSystem
-    from nyala.engine.options import StoreOptions
     from nyala.engine.store import Store
     from nyala.flight_server.server import FlightServer
+    from tests.campaigns.options import stored
     from tests.clients.spark.sessions import open_session
 
     folder = Path(mkdtemp())
-    store = Store.open(MemoryFileSystem(), StoreOptions())
+    store = Store.open(MemoryFileSystem(), stored())
     server = FlightServer(store, "grpc://127.0.0.1:0")
     spark = open_session(folder)
     try:
         uri = f"grpc://127.0.0.1:{server.port}"
-        campaign = Campaign(spark, Database(store), uri, folder / "checkpoints", random.Random(arguments.seed))
-        campaign.run(arguments.restarts)
-        sys.stdout.write(f"{arguments.restarts} restarts, seed {arguments.seed}: {campaign.report()}\n")
+        campaign = Campaign(spark, Database(store), uri, folder / "checkpoints", random.Random(seed))
+        campaign.run(restarts)
+        sys.stdout.write(f"{restarts} restarts, seed {seed}: {campaign.report()}\n")
     finally:
         spark.stop()
         server.shutdown()

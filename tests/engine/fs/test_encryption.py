@@ -25,6 +25,7 @@ from nyala.engine.fs.together import SyncTogether
 from nyala.schemas.errors import CorruptionError
 from tests.campaigns.crash import workloads
 from tests.campaigns.crash.images import run_until
+from tests.campaigns.options import in_force
 from tests.doubles.encrypted import KEY, RandomBytes, encrypted
 from tests.doubles.faulty import WRITES, FaultRule, FaultyFileSystem
 
@@ -140,13 +141,11 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[bytes, bytes]]:
 
 
 @pytest.mark.parametrize("call", [None, 60])
-def test_no_nonce_is_used_twice_with_a_key(
-    call: int | None, used: Counter[tuple[bytes, bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_nonce_is_used_twice_with_a_key(call: int | None, used: Counter[tuple[bytes, bytes]]) -> None:
     """Through loads, flushes, restarts, a power failure, and a recovery of what it left."""
-    monkeypatch.setattr(workloads, "KEY", KEY)
-    _, disk = run_until(workloads.WORKLOADS["restarts"], call)
-    workloads.open_store(disk.crash_image(Random(0))).close()
+    with in_force("encryption=on"):
+        _, disk = run_until(workloads.WORKLOADS["restarts"], call)
+        workloads.open_store(disk.crash_image(Random(0))).close()
     assert len(used) > 10
     assert max(used.values()) == 1
 

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from nyala.engine.options import StoreOptions
+from tests.campaigns.options import TINY
 
 TABLES = ("one", "two")
 KEYS = 12
@@ -110,21 +111,6 @@ def plan_of(seed: int) -> Plan:
 
 def _options(random: Random) -> dict[str, Any]:
     """Draw options: most as they are by default, some so small that what is rare comes all the time."""
-    small: dict[str, tuple[Any, ...]] = {
-        "flush_bytes": (1, 400, 4_000),
-        "flush_deltas_bytes": (1, 200, 2_000),
-        "direct_load_bytes": (1, 100),
-        "direct_load_unsorted_bytes": (1, 100),
-        "redo_files_count": (2, 3),
-        "history_gc_bytes": (1, 1_000),
-        "compaction_bytes": (1_000, 100_000),
-        "key_index_bytes": (0, 100),
-        "wal_queue_bytes": (1_000,),
-        "page_cache_bytes": (1, 4_096),
-        "scan_batch_bytes": (1, 200),
-        "memory_bytes": (200_000,),
-        "transaction_bytes": (100_000,),
-    }
     options: dict[str, Any] = {
         "maintenance": random.choice(("on", "on", "off")),
         "scan_threads": random.choice((0, 1, 2, 4)),
@@ -133,7 +119,7 @@ def _options(random: Random) -> dict[str, Any]:
         "wal_segment_bytes": random.choice((1 << 12, 1 << 14, 1 << 16)),  # the disk in memory has all of each
     }
     share = random.choice((0.1, 0.3, 0.6))
-    options |= {name: random.choice(values) for name, values in small.items() if random.random() < share}
+    options |= {name: random.choice(values) for name, values in TINY.items() if random.random() < share}
     if options["maintenance"] == "off":
         options.pop("memory_bytes", None)  # nobody would flush
     return options
