@@ -1,31 +1,42 @@
-"""The long doses: every test, the ones that are left out by day too, and each campaign in turn.
+"""The long doses: what failed once, then every test, the ones that are left out by day too, and each campaign in turn.
 
-    python tests/night.py --seed 7
+    python tests/night.py
     python tests/night.py --seed 7 --share 0.1 --only fuzz
 
-A line is printed when a step begins, with its command, and one when it ends; the output of the step is in
-``build/night/NAME.log``. After a step that fails the others go on: the table at the end names it, and the exit code is
-1. Corpora stay where the steps keep them: ``.hypothesis`` and ``build/fuzz``.
+Without a seed one is drawn, and printed. A line is printed when a step begins, with its command, and one when it ends;
+the output of the step is in ``build/night/NAME.log``. After a step that fails the others go on: the table at the end
+names it, and the exit code is 1. ``build/night/failed_seeds.txt`` gets a line for `failed_seeds.txt`, whose lines each
+night runs first. Corpora stay where the steps keep them: ``.hypothesis`` and ``build/fuzz``.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import secrets
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
 LOGS = ROOT / "build" / "night"
+FAILED = ROOT / "tests" / "failed_seeds.txt"
+_SHARE_OF_FAILED = 0.05
+"""Of the dose of a step whose seed failed once."""
+_SEEDS = 1_000_000
+_OPTIONS = re.compile(r"failed with (--options '[^']*')")
+_REPLAY = re.compile(r"python (-m \S+ --replay \d+)")
+_SEED = re.compile(r"\bseed (\d+)")
 _LONGEST_SECONDS = 4 * 3600.0
 _LAST_LINES = 5
 
@@ -43,6 +54,53 @@ class Step:
         """Return the command for a seed and a share of the dose."""
         dose = str(max(1, round(self.dose * share)))
         return [word.replace("{seed}", str(seed)).replace("{dose}", dose) for word in shlex.split(self.command)]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A line of `failed_seeds.txt`: a step with a seed that failed once."""
+
+    step: str
+    seed: int
+    how: str
+    """What else is given: ``--options '...'``; or the whole command; or nothing."""
+    why: str
+
+    @classmethod
+    def parse(cls, line: str) -> Failed:
+        """Return what a line says.
+
+        Raises:
+            ValueError: it has not four parts, or its seed is no number.
+        """
+        step, seed, how, why = (part.strip() for part in line.split("|"))
+        return cls(step, int(seed), how, why)
+
+    def __str__(self) -> str:
+        return f"{self.step} | {self.seed} | {self.how} | {self.why}"
+
+    def words(self) -> list[str]:
+        """Return the command."""
+        if self.how and not self.how.startswith("--options "):
+            return shlex.split(self.how)
+        step = next(step for step in STEPS if step.name == self.step)
+        words, options = step.words(self.seed, _SHARE_OF_FAILED), shlex.split(self.how)
+        return words + ([f"OPTIONS={options[1]}"] if options and words[0] == "make" else options)
+
+
+def failed_seeds() -> Iterator[Failed]:
+    """Yield the lines of `failed_seeds.txt`."""
+    for line in FAILED.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            yield Failed.parse(line)
+
+
+def failure_of(step: Step, seed: int, log: str) -> Failed:
+    """Return the line for a step that failed: with the seed, the options or the command that its log names last."""
+    if replays := _REPLAY.findall(log):
+        return Failed(step.name, seed, f".venv/bin/python {replays[-1]}", "why?")
+    seeds, options = _SEED.findall(log), _OPTIONS.findall(log)
+    return Failed(step.name, int(seeds[-1]) if seeds else seed, options[-1] if options else "", "why?")
 
 
 _ALL = {"NIGHT": "1"}
@@ -86,7 +144,7 @@ STEPS = (
     Step("jobs", "make jobs SECONDS={dose} SEED={seed}", 300),
     Step("pairs", "make pairs COUNT={dose} SEED={seed}", 100),
     Step("attack", "make attack SECONDS={dose} SEED={seed}", 5),
-    Step("churn", "make churn ROUNDS={dose}", 9),
+    Step("churn", "make churn ROUNDS={dose} SEED={seed}", 9),
     Step("soak", "make soak MINUTES={dose} SEED={seed}", 60),
     Step("mirror", "make mirror SECONDS={dose} SEED={seed}", 600),
     Step("kafka", "make kafka MESSAGES={dose} SEED={seed}", 3_000_000),
@@ -96,32 +154,55 @@ STEPS = (
 )
 
 
+class Night:
+    """The steps that were run, as a table."""
+
+    def __init__(self, seed: int) -> None:
+        self.console = Console(highlight=False)
+        self.summary = Table("step", "minutes", "result", "last line", title=f"seed {seed}")
+        self.failures = 0
+
+    def run(self, name: str, words: list[str], environment: Mapping[str, str]) -> str | None:
+        """Run a command; return its output if it fails."""
+        self.console.print(f"{time.strftime('%H:%M')} {shlex.join(words)}", markup=False)
+        began, log = time.monotonic(), LOGS / f"{name.replace(' ', '-')}.log"
+        code = run(words, log, environment)
+        minutes, lines = (time.monotonic() - began) / 60, last_lines(log)
+        result = "ok" if code == 0 else f"FAILED ({code})"
+        self.console.print(f"      {result} after {minutes:.1f} min, {log.relative_to(ROOT)}")
+        self.summary.add_row(name, f"{minutes:.1f}", result, escape(lines[-1]) if lines else "")
+        if code == 0:
+            return None
+        self.failures += 1
+        self.console.print("\n".join(f"        {line}" for line in lines), markup=False)
+        return log.read_text(errors="replace")
+
+
 def main() -> int:
     """Run the steps; return 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="by default another one each time")
     parser.add_argument("--share", type=float, default=1.0, help="of the dose of each campaign, for a short night")
     parser.add_argument("--only", nargs="*", choices=[step.name for step in STEPS], help="these steps")
     options = parser.parse_args()
-    console, summary = Console(), Table("step", "minutes", "result", "last line", title=f"seed {options.seed}")
+    seed = secrets.randbelow(_SEEDS) if options.seed is None else options.seed
+    night, chosen = Night(seed), [step for step in STEPS if not options.only or step.name in options.only]
+    night.console.print(f"seed {seed}")
     LOGS.mkdir(parents=True, exist_ok=True)
-    failures = 0
-    for step in STEPS:
-        if options.only and step.name not in options.only:
-            continue
-        words = step.words(options.seed, options.share)
-        console.print(f"{time.strftime('%H:%M')} {shlex.join(words)}", highlight=False)
-        began, log = time.monotonic(), LOGS / f"{step.name}.log"
-        code = run(words, log, step.environment)
-        failures += code != 0
-        minutes, lines = (time.monotonic() - began) / 60, last_lines(log)
-        result = "ok" if code == 0 else f"FAILED ({code})"
-        console.print(f"      {result} after {minutes:.1f} min, {log.relative_to(ROOT)}", highlight=False)
-        if code:
-            console.print("\n".join(f"        {line}" for line in lines), highlight=False, markup=False)
-        summary.add_row(step.name, f"{minutes:.1f}", result, lines[-1] if lines else "")
-    console.print(summary)
-    return 1 if failures else 0
+    names = {step.name: step.environment for step in chosen}
+    for number, failed in enumerate(failed_seeds(), 1):
+        if failed.step in names:
+            night.run(f"again {number} {failed.step} {failed.seed}", failed.words(), names[failed.step])
+    lines = []
+    for step in chosen:
+        if (output := night.run(step.name, step.words(seed, options.share), step.environment)) is not None:
+            lines.append(f"{failure_of(step, seed, output)}\n")
+    night.console.print(night.summary)
+    if lines:
+        with (LOGS / FAILED.name).open("a") as file:
+            file.writelines(lines)
+        night.console.print(f"for {FAILED.name}:\n{''.join(lines)}", markup=False, soft_wrap=True)
+    return 1 if night.failures else 0
 
 
 def run(words: list[str], log: Path, environment: Mapping[str, str]) -> int:
