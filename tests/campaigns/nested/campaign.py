@@ -3,12 +3,15 @@
     python tests/campaigns/nested/campaign.py --count 10000 --seed 0
 
 A count is one table: rows are written, changed, moved between memory and files, read at an earlier moment and as
-changes, and taken by every way of ``ways.py`` into another table. A failure ends the run with the table, shrunk.
+changes, and taken by every way of ``ways.py`` into another table. Then it has one of the lives of ``lives.py``, which
+cost more: ``--life NAME`` gives all tables that one. A failure ends the run with the table, shrunk.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import logging
 import sys
 import tempfile
 import time
@@ -36,6 +39,7 @@ from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.rows.write import Durability
 from tests.campaigns import options as drawn_options
 from tests.campaigns.nested.drawn import Drawn, tables
+from tests.campaigns.nested.lives import LIVES
 from tests.campaigns.nested.ways import WAYS, Journey, rows_of, through_a_backup
 
 PROCESSES = 2
@@ -57,6 +61,12 @@ def journey_of(drawn: Drawn, folder: Path) -> None:
     with Store.open(LocalFileSystem(folder), drawn_options.stored(OPTIONS)) as store:
         _same("a restart", rows_of(Database(store).table("t")), expected)
     assert verify_store(drawn_options.unlocked(LocalFileSystem(folder))).is_sound, "verify"
+    life_of(list(LIVES)[drawn.life % len(LIVES)], drawn, folder / "life")
+
+
+def life_of(name: str, drawn: Drawn, folder: Path) -> None:
+    """Take a table through one of the lives. Raises an AssertionError, which names what changed a cell."""
+    LIVES[name](drawn, folder, _same)
 
 
 def _life(drawn: Drawn, journey: Journey) -> pa.Table:
@@ -125,8 +135,11 @@ def _same(what: str, found: pa.Table, expected: pa.Table) -> None:
         assert column.equals(other), f"{what}: {name} is {column}, not {other}"
 
 
-def run(examples: int, number: int, shrinks: bool = True) -> int:
-    """Take so many tables by all ways; return how many there were. A table that fails is shrunk, or raised as it is."""
+def run(examples: int, number: int, shrinks: bool = True, life: str | None = None) -> int:
+    """Take so many tables by all ways and a life, or only through the life of a name; return how many there were.
+
+    A table that fails is shrunk, or raised as it is.
+    """
     taken = 0
 
     @seed(number)
@@ -141,7 +154,7 @@ def run(examples: int, number: int, shrinks: bool = True) -> int:
     def journeys(drawn: Drawn) -> None:
         nonlocal taken
         with tempfile.TemporaryDirectory(prefix="nested-") as folder:
-            journey_of(drawn, Path(folder))
+            journey_of(drawn, Path(folder)) if life is None else life_of(life, drawn, Path(folder) / "life")
         taken += 1
 
     journeys()
@@ -153,6 +166,7 @@ def main(tell: Callable[[str], None] = lambda line: print(line, flush=True)) -> 
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=PROCESSES)
+    parser.add_argument("--life", choices=LIVES)
     drawn_options.add_to(parser)
     options = parser.parse_args()
     tell(f"seed {options.seed}: {options.count:,} tables, {options.processes} processes")
@@ -160,11 +174,15 @@ def main(tell: Callable[[str], None] = lambda line: print(line, flush=True)) -> 
     rounds = -(-options.count // _ROUND)
     share = -(-options.count // rounds // options.processes)
     for number in range(rounds):
-        with swarm.round(number), ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+        # A holder whose store is taken over says so in its log.
+        pool = ProcessPoolExecutor(options.processes, get_context("spawn"), logging.disable)
+        with swarm.round(number), pool:
             first = (options.seed + number) * options.processes
-            taken += sum(pool.map(run, [share] * options.processes, range(first, first + options.processes)))
+            numbers = range(first, first + options.processes)
+            taken += sum(pool.map(functools.partial(run, share, life=options.life), numbers))
     rate = taken / (time.monotonic() - began)
-    tell(f"{taken:,} tables by {len(WAYS)} ways and all steps of maintenance: every cell as it was; {rate:.1f}/s")
+    what = f"through {options.life}" if options.life else f"by {len(WAYS)} ways, each through one of {len(LIVES)} lives"
+    tell(f"{taken:,} tables {what}: every cell as it was; {rate:.1f}/s")
 
 
 if __name__ == "__main__":

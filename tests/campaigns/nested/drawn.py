@@ -36,6 +36,10 @@ class Drawn:
     row_column: bool
     is_remote: bool
     """Whether rows come over Flight."""
+    life: int
+    """Which of the costlier lives the table has, as a number beyond all of them."""
+    dies_after: int
+    """After how many steps a process is killed, if it is."""
 
     @property
     def changed(self) -> pa.Table:
@@ -65,6 +69,8 @@ def tables(draw: st.DrawFn) -> Drawn:
         later=draw(st.lists(st.sampled_from(STEPS), max_size=4)),
         row_column=draw(st.booleans()),
         is_remote=draw(st.booleans()),
+        life=draw(st.integers(0, 59)),
+        dies_after=draw(st.integers(0, 59)),
     )
 
 

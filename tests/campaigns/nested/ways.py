@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -37,9 +38,9 @@ class Journey:
         return self.folder / f"f{next(self.numbers)}{suffix}"
 
 
-def rows_of(table: Table) -> pa.Table:
+def rows_of(table: Table, **scan: Any) -> pa.Table:
     """Return all rows, in the order of their keys."""
-    return table.scan(ordered=True).to_arrow()
+    return table.scan(ordered=True, **scan).to_arrow()
 
 
 Way = Callable[[Journey, Table], pa.Table]
