@@ -59,14 +59,14 @@ def journey_of(drawn: Drawn, folder: Path) -> None:
         finally:
             server.shutdown()
     with Store.open(LocalFileSystem(folder), drawn_options.stored(OPTIONS)) as store:
-        _same("a restart", rows_of(Database(store).table("t")), expected)
+        same_cells("a restart", rows_of(Database(store).table("t")), expected)
     assert verify_store(drawn_options.unlocked(LocalFileSystem(folder))).is_sound, "verify"
     life_of(list(LIVES)[drawn.life % len(LIVES)], drawn, folder / "life")
 
 
 def life_of(name: str, drawn: Drawn, folder: Path) -> None:
     """Take a table through one of the lives. Raises an AssertionError, which names what changed a cell."""
-    LIVES[name](drawn, folder, _same)
+    LIVES[name](drawn, folder, same_cells)
 
 
 def _life(drawn: Drawn, journey: Journey) -> pa.Table:
@@ -77,7 +77,7 @@ def _life(drawn: Drawn, journey: Journey) -> pa.Table:
     _check("a write", table, drawn.rows)
     for step in drawn.steps:
         table.maintain(step)
-        _same(step, rows_of(table), drawn.rows)
+        same_cells(step, rows_of(table), drawn.rows)
     through_a_backup(journey, table)  # the later one is an increment
     before, expected = journey.embedded.now(), drawn.changed
     if drawn.changes.num_rows:
@@ -86,7 +86,7 @@ def _life(drawn: Drawn, journey: Journey) -> pa.Table:
     kind = str(LogicalType.of(drawn.more.type))
     table.alter().add_column("more", kind).add_column("gone", kind).apply()
     expected = expected.append_column("more", pa.nulls(expected.num_rows, drawn.more.type))
-    _same("a new column", rows_of(table).drop_columns("gone"), expected)
+    same_cells("a new column", rows_of(table).drop_columns("gone"), expected)
     table.alter().rename_column("more", "later").drop_column("gone").apply()
     for step in drawn.later:
         table.maintain(step)
@@ -96,19 +96,19 @@ def _life(drawn: Drawn, journey: Journey) -> pa.Table:
     expected = drawn.changed.append_column("later", drawn.more)
     _check("cells of the new column", table, expected)
     earlier = table.scan(ordered=True, as_of=before, columns=drawn.rows.schema.names).to_arrow()
-    _same("an earlier moment", earlier, drawn.rows)
+    same_cells("an earlier moment", earlier, drawn.rows)
     _check_feed(table, before, drawn, expected)
     for name, way in WAYS.items():
-        _same(name, way(journey, table), expected)
+        same_cells(name, way(journey, table), expected)
     table.bulk_compact(directory=journey.folder)
     _check("a merge outside", table, expected)
     return expected
 
 
 def _check(what: str, table: Table, expected: pa.Table) -> None:
-    _same(what, rows_of(table), expected)
+    same_cells(what, rows_of(table), expected)
     assert table.get(0) == expected.slice(0, 1).to_pylist()[0], what
-    _same(what, table.scan(where="k = 0").to_arrow(), expected.slice(0, 1))
+    same_cells(what, table.scan(where="k = 0").to_arrow(), expected.slice(0, 1))
     for name in expected.column_names[1:]:
         assert table.scan(where=f"{name} IS NULL").count() == expected[name].null_count, f"{what}: {name}"
 
@@ -118,16 +118,16 @@ def _check_feed(table: Table, since: int, drawn: Drawn, expected: pa.Table) -> N
     feed = table.changes(since, before=True, ordered=True).to_arrow()
     assert set(feed["_op"].to_pylist()) <= {"update"}
     keys = feed["k"]
-    _same("the feed", feed.select(expected.column_names), expected.take(keys))
+    same_cells("the feed", feed.select(expected.column_names), expected.take(keys))
     names = [f"_before_{name}" for name in drawn.rows.schema.names[1:]]
     earlier = feed.select(names).rename_columns(drawn.rows.schema.names[1:])
-    _same("the feed before", earlier, drawn.rows.select(drawn.rows.schema.names[1:]).take(keys))
+    same_cells("the feed before", earlier, drawn.rows.select(drawn.rows.schema.names[1:]).take(keys))
     rest = set(range(expected.num_rows)) - set(keys.to_pylist())
     now, then = expected.to_pylist(), drawn.rows.to_pylist()
     assert all(now[key] == {**then[key], "later": None} for key in rest), "the feed lacks a change"
 
 
-def _same(what: str, found: pa.Table, expected: pa.Table) -> None:
+def same_cells(what: str, found: pa.Table, expected: pa.Table) -> None:
     assert found.schema.types == expected.schema.types, f"{what}: {found.schema} is not {expected.schema}"
     for name in expected.column_names:
         column, other = found[name].combine_chunks(), expected[name].combine_chunks()
