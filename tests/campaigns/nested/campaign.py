@@ -43,7 +43,9 @@ from tests.campaigns.nested.lives import LIVES
 from tests.campaigns.nested.ways import WAYS, Journey, rows_of, through_a_backup
 
 PROCESSES = 2
-FEATURES = drawn_options.Features(drawn_options.FEW_ROWS, without=drawn_options.OF_MAINTENANCE)
+FEATURES = drawn_options.Features(
+    drawn_options.FEW_ROWS, without=drawn_options.OF_MAINTENANCE | {drawn_options.ENCRYPTION}
+)
 _ROUND = 400
 """So many tables are in stores of the same options."""
 OPTIONS = StoreOptions(maintenance="off", durability=Durability.OS)
