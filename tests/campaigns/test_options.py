@@ -59,7 +59,7 @@ def test_each_value_that_may_be_drawn_is_one_that_the_option_takes() -> None:
     for values in (drawn.FEW_ROWS, drawn.LOADS, {"durability": ("os",), "maintenance": ("off",)}):
         for name, some in values.items():
             for value in some:
-                assert getattr(StoreOptions(**{name: value}), name) == value
+                assert getattr(StoreOptions.model_validate({name: value}), name) == value
     for name, some in drawn.OF_TABLES.items():
         assert all(getattr(TableOptions.model_validate({name: value}).checked(), name) == value for value in some)
     for number in range(30):

@@ -90,7 +90,8 @@ def retry_without_number() -> None:
             except UnavailableError:
                 _take_again(self._partitions, batch.advances, until)
 
-    applying.BatchApplier._committed = again
+    applier: Any = applying.BatchApplier
+    applier._committed = again
 
 
 def _take_again(partitions: Partitions, given: Iterable[Partition], until: float) -> None:

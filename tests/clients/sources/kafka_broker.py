@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from bench.compare.peers.nyala_subject import free_port
 from tests.clients.sources.kafka_client import KafkaClient
