@@ -142,7 +142,8 @@ NOT_OF_COLUMNS = dict.fromkeys(
 ) | {"comment": "nothing depends on it"}
 """The same of columns."""
 _ENVIRONMENT = "CAMPAIGN_OPTIONS"
-_LEASE_SECONDS, _TAKE_OVER_SECONDS = 1.0, 60.0
+_LEASE_SECONDS, _TAKE_OVER_SECONDS = 4.0, 60.0
+"""Of a store in a bucket: soon over where its process is killed, and long enough for a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -374,7 +375,8 @@ def store_at(directory: Path | str, base: StoreOptions | None = None) -> Store:
     """The same, as the engine has it. Waits until a process that was killed has lost the bucket."""
     if not current().is_in_bucket:
         return Store.open(str(directory), stored(base))
-    more = {"bucket_cache": f"{directory}/cache", "lease_seconds": _LEASE_SECONDS}
+    lease = _LEASE_SECONDS if base is None or "lease_seconds" not in base.model_fields_set else base.lease_seconds
+    more = {"bucket_cache": f"{directory}/cache", "lease_seconds": lease}
     options = StoreOptions.model_validate({**stored(base).model_dump(exclude={"key"}), "key": current().key, **more})
     deadline = time.monotonic() + _TAKE_OVER_SECONDS
     while True:

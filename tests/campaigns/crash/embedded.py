@@ -25,7 +25,7 @@ from tests.campaigns import options as drawn
 from tests.campaigns.crash.embedded_process import SCHEMA, open_store, step
 from tests.campaigns.crash.kill9 import CYCLES_A_STORE, explicit_encodings, main
 
-FEATURES = drawn.Features(drawn.LOADS, allowed={*drawn.ALLOWED} - {"processes"})
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability", "maintenance", "history_max_age_seconds"})
 _WRITERS = 12
 Cells = dict[int, tuple[Any, ...]]
 

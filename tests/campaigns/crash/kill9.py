@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +37,7 @@ from nyala.schemas.table.column import ColumnOptions
 from tests.campaigns import options as drawn
 from tests.campaigns.crash.server_process import OPTIONS as SMALL
 from tests.campaigns.model.oracle import Key, ModelSchema, Oracle, Plan, Row
+from tests.doubles.processes import children_of, kill
 
 SCHEMA = pa.schema(
     [
@@ -82,9 +81,8 @@ class Server:
             own = {**{name: getattr(SMALL, name) for name in _OWN}, **options}
             words = ["-m", "nyala", "serve", "--data", str(directory), "--listen", f"grpc://127.0.0.1:{port}", "--json"]
             words += drawn.flags(**own)
-        # A group of its own: a kill ends all of its processes.
         command = [sys.executable, *words]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -92,8 +90,10 @@ class Server:
         self.location: str = json.loads(line)["location"]
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        below = list(children_of(self._process.pid)) if "processes" in drawn.current().values else []
+        self._process.kill()
+        for pid in below:
+            kill(pid)
         self._process.wait(STOP_SECONDS)
 
     def stop(self) -> int:

@@ -27,7 +27,7 @@ from tests.campaigns.crash.openings_process import progress_in
 from tests.campaigns.crash.orders_process import SCHEMA, SHARE, WRITERS, log_of
 from tests.doubles.waiting import until
 
-FEATURES = drawn.Features(drawn.LOADS, allowed={"durability", "maintenance", "home"})
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability", "maintenance"})
 
 
 @dataclass

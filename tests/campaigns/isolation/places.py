@@ -20,7 +20,12 @@ from tests.campaigns.options import database_at, store_at
 from tests.clients.cluster.cluster import Cluster
 from tests.clients.cluster.moves_campaign import LOST
 
-_OPTIONS: dict[str, Any] = {"flush_bytes": 64 << 10, "flush_deltas_bytes": 16 << 10, "direct_load_bytes": 4_000}
+_OPTIONS: dict[str, Any] = {
+    "flush_bytes": 64 << 10,
+    "flush_deltas_bytes": 16 << 10,
+    "direct_load_bytes": 4_000,
+    "lease_seconds": 60,
+}
 _PAUSE_SECONDS = 0.2
 _NAMES = "abc"
 _SHIFTS_MICROSECONDS = (0, 40_000, -40_000)

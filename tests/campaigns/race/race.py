@@ -59,6 +59,7 @@ OPTIONS: dict[str, Any] = {
     "history_gc_bytes": 1 << 14,
     "scan_threads": 2,
     "direct_load_bytes": 1 << 10,
+    "lease_seconds": 60,
 }
 REMEMBERED = 30
 _PAUSE_SECONDS = dict.fromkeys(MaintenanceKind, 0.05) | {

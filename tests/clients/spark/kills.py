@@ -27,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,7 @@ from tests.campaigns import options as drawn
 from tests.clients.spark.kill_servers import BucketServer, DirectoryServer
 from tests.clients.spark.kill_steps import SCHEMA, Step, Steps, compare
 from tests.clients.spark.streaming import JOURNAL, NO_PYTHON
+from tests.doubles.processes import children_of, kill
 
 FAULTS = (
     "executor", "worker", "server", "driver",
@@ -69,24 +70,10 @@ STAGING = {"staging_ttl_seconds": 3600.0}
 EXPIRING = {"staging_ttl_seconds": 1.0}
 
 
-def _children(pid: int) -> Iterator[int]:
-    """Yield all processes under one."""
-    with suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for child in (thread / "children").read_text().split():
-                yield int(child)
-                yield from _children(int(child))
-
-
 def _called(pid: int, name: bytes) -> bool:
     with suppress(OSError):
         return name in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 class DriverProcess:
@@ -120,7 +107,7 @@ class DriverProcess:
 
     def dump_threads(self) -> None:
         """Let all Java machines write what their threads do, into the log and under ``work`` of the driver's folder."""
-        for pid in (self._java, *(pid for pid in _children(self._java) if _called(pid, _EXECUTOR))):
+        for pid in (self._java, *(pid for pid in children_of(self._java) if _called(pid, _EXECUTOR))):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGQUIT)
         time.sleep(2)
@@ -133,31 +120,31 @@ class DriverProcess:
 
     def kill_executor(self, random: Random) -> bool:
         """Kill an executor; return whether there was one."""
-        return self._kill_one(random, [pid for pid in _children(self._java) if _called(pid, _EXECUTOR)])
+        return self._kill_one(random, [pid for pid in children_of(self._java) if _called(pid, _EXECUTOR)])
 
     def kill_worker(self, random: Random) -> bool:
         """Kill a process that runs Python for a task, whose attempt fails."""
-        found = [pid for pid in _children(self._java) if _called(pid, _WORKER)]
-        return self._kill_one(random, [pid for pid in found if not any(_children(pid))])
+        found = [pid for pid in children_of(self._java) if _called(pid, _WORKER)]
+        return self._kill_one(random, [pid for pid in found if not any(children_of(pid))])
 
     @staticmethod
     def _kill_one(random: Random, found: Sequence[int]) -> bool:
         if found:
-            _kill(random.choice(found))
+            kill(random.choice(found))
         return bool(found)
 
     def kill(self) -> None:
         """Kill both processes of the driver; its executors notice by themselves, and may go on until then."""
-        _kill(self._process.pid)
-        _kill(self._java)
+        kill(self._process.pid)
+        kill(self._java)
         self._process.wait()
 
     def close(self) -> None:
         """Kill all."""
-        left = list(_children(self._process.pid))
+        left = list(children_of(self._process.pid))
         self.kill()
         for pid in left:
-            _kill(pid)
+            kill(pid)
 
 
 @dataclass
