@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...schemas.cells.types import LogicalType
-from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, StoreError
+from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, PermissionDeniedError, StoreError
 from ...schemas.store.description import TableDescription
-from ...schemas.table.table import TableDefinition
+from ...schemas.table.table import TableDefinition, TableOptions
 from ..api.database import Database
 from .source import SourceChangedError, SourceTable
 
 AGAIN = "copy it again with --again"
+_LEFT_BEHIND = ("max_rows", "max_bytes", "order_by", "ttl")
+"""Options that a table created anew lacks: quotas are for an administrator to set, the others name a column."""
 
 
 def check_target(database: Database, table: SourceTable, may_replace: bool) -> None:
@@ -34,8 +36,8 @@ def check_target(database: Database, table: SourceTable, may_replace: bool) -> N
 def prepare(database: Database, table: SourceTable, may_replace: bool) -> None:
     """Create the table that will mirror a source's, or take one that is there, if it is empty and fits.
 
-    With ``may_replace`` a table that does not is dropped, with its rows, and created anew, with its partitions if it
-    keeps its key.
+    With ``may_replace`` a table that does not is dropped, with its rows, and created anew. If its key stays, so do its
+    partitions; and its options, but none of ``_LEFT_BEHIND``, and only if this user may create it with them.
 
     Raises:
         AlreadyPresentError: as ``check_target``.
@@ -47,10 +49,16 @@ def prepare(database: Database, table: SourceTable, may_replace: bool) -> None:
         if fits(about, table) and database.table(table.target).count() == 0:
             return
         if about.primary_key == table.key:
-            given = definition.model_dump() | {"partition_by": about.partitions}
+            options = about.options.model_copy(update=dict.fromkeys(_LEFT_BEHIND))
+            given = definition.model_dump() | {"partition_by": about.partitions, "options": options}
             definition = TableDefinition.model_validate(given)
         database.drop_table(table.target)
-    database.create_table_as(definition)
+    try:
+        database.create_table_as(definition)
+    except PermissionDeniedError:
+        if not definition.options.takes_more:
+            raise
+        database.create_table_as(definition.model_copy(update={"options": TableOptions()}))
 
 
 def fits(about: TableDescription, table: SourceTable) -> bool:
