@@ -18,8 +18,9 @@ from ...schemas.phrases import perhaps
 from ...schemas.table.column import ColumnSchema
 from .nested_layout import plain_layout
 
-_CAST_HERE = {("bool", "bool"), ("text", "text"), ("binary", "binary"), ("timestamp", "date")}
-"""Casts (column, data) that the store could make but that are made here: they only change the layout of cells."""
+_CAST_HERE = {("bool", "bool"), ("text", "text"), ("binary", "binary"), ("timestamp", "date"), ("integer", "decimal")}
+"""Casts (column, data) that the store could make but that are made here: they only change the layout of cells, or a
+store of version 0.1 does not make them."""
 _WORDS = {
     "bool": "booleans",
     "integer": "integers",

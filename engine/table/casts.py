@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.cells.casts import is_castable, nested_misfit
-from ...schemas.cells.exact import power_of_ten
+from ...schemas.cells.exact import exact_decimal, power_of_ten
 from ...schemas.cells.types import LogicalType
 from ...schemas.cells.wrapped import unwrapped
 from ...schemas.errors import InvalidArgumentError
@@ -130,9 +130,13 @@ def _without(array: pa.Array, target: pa.DataType, misfits: np.ndarray) -> tuple
 
 
 def _by_way_of(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast; an integer fails only if its own value does not fit in the decimal, not if its type could exceed it."""
-    if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
+    """Cast; an integer fails only if its own value does not fit in the decimal, not if its type could exceed it. Short
+    decimals fail as integers of 64 bits, unless they are made longer."""
+    is_ = pa.types
+    if is_.is_decimal(target) and is_.is_integer(array.type):
         return _as_decimal(array, target.scale).cast(target)
+    if is_.is_integer(target) and is_.is_decimal(array.type) and array.type.byte_width < 16:
+        array = array.cast(pa.decimal128(38, array.type.scale))
     return array.cast(target)
 
 
@@ -166,6 +170,8 @@ def _misfits(array: pa.Array, target: pa.DataType) -> np.ndarray:
     is_ = pa.types
     if is_.is_decimal(target):
         return _beyond_decimal(array, target)
+    if is_.is_decimal(array.type):
+        return _beyond_integer(array, target)
     values = _numbers(array)
     if is_.is_integer(target):
         outside = _outside(values, *_bounds(target))
@@ -222,6 +228,16 @@ def _beyond_decimal(array: pa.Array, target: pa.DataType) -> np.ndarray:
     if before_point + scale < 76:
         misfits = pc.or_(misfits, pc.greater_equal(pc.abs(wide), pa.scalar(power_of_ten(before_point), wide.type)))
     return bools(misfits)
+
+
+def _beyond_integer(array: pa.Array, target: pa.DataType) -> np.ndarray:
+    """Return where decimals are no whole numbers, or outside the integers of a type."""
+    least, end = _bounds(target)
+    wide = array.cast(pa.decimal256(76, max(array.type.scale, 0)))
+    whole = wide.cast(pa.decimal256(76, 0), safe=False)
+    first, last = (pa.scalar(exact_decimal(bound), whole.type) for bound in (least, end - 1))
+    outside = pc.or_(pc.less(whole, first), pc.greater(whole, last))
+    return bools(pc.or_(outside, pc.not_equal(whole.cast(wide.type, safe=False), wide)))
 
 
 def bools(mask: pa.Array) -> np.ndarray:

@@ -31,7 +31,6 @@ FITTING = {
 pandas turns integers with gaps into floats."""
 _NESTED = ("list", "struct", "map")
 _BY_CLIENT_ALONE = {
-    ("integer", "decimal"),
     ("decimal", "text"),
     ("date", "timestamp"),
     ("date", "text"),
@@ -42,6 +41,7 @@ _BY_CLIENT_ALONE = {
 }
 """Casts (column, data) that clients make instead of the store; they reject all rows if one value does not fit."""
 
+_WHOLE = pa.decimal128(38, 0)
 _DIGITS = {4: 9, 8: 18, 16: 38, 32: 76}
 """The most digits of decimals, by their bytes."""
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
@@ -97,8 +97,8 @@ def is_castable(source: pa.DataType, target: pa.DataType) -> bool:
     kind, given = kind_of(target), kind_of(source)
     if kind in _NESTED:
         return given == "null" or nested_misfit(source, target, is_castable) is None
-    if given == kind == "decimal":
-        return _is_rescalable(bare_type(source), target)
+    if given == "decimal" and kind in ("decimal", "integer"):
+        return _is_rescalable(bare_type(source), target if kind == given else _WHOLE)
     return given == "null" or (given in FITTING.get(kind, ()) and (kind, given) not in _BY_CLIENT_ALONE)
 
 
