@@ -3,19 +3,27 @@
 A *writer* numbers its writes, and repeats each until it has an answer. One that writes *once* repeats a write only if
 the error says that nothing was applied; else its outcome stays unknown. Both repeat the calls of a transaction. A
 *reader* asks who has the store, or always the same server, and waits long for that: also for one that is frozen, whose
-answer comes when it goes on.
+answer comes when it goes on. A *maker* makes tables, and looks for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
 import nyala
 from nyala.engine import threads
-from nyala.schemas.errors import SnapshotTooOldError, StoreError, UnavailableError
+from nyala.flight_server.stores.replica_store import ReplicaStore
+from nyala.schemas.errors import (
+    AlreadyPresentError,
+    NotFoundError,
+    SnapshotTooOldError,
+    StoreError,
+    UnavailableError,
+)
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
@@ -56,6 +64,8 @@ class Client:
                 self._write(step)
             elif step.kind == "transact":
                 self._transact(step)
+            elif step.kind == "make":
+                self._make(step)
             else:
                 self._read(step)
 
@@ -101,6 +111,19 @@ class Client:
         self._history.moments.append(call.answer.timestamp)
         self._history.end(call)
 
+    def _make(self, step: Step) -> None:
+        """Make a table, which each server that answers has from then on."""
+        call = self._history.begin(self._actor.name, step)
+        name = f"made {call.number}"
+
+        def make(store: StoreService) -> None:
+            with suppress(AlreadyPresentError):  # an earlier call made it, whose answer got lost
+                nyala.Database(store).create_table(name, tables.SCHEMA, "k")
+
+        self.ask(make)
+        self._history.tables.append(name)
+        self._history.end(call)
+
     # Reads and upkeep
 
     def _read(self, step: Step) -> None:
@@ -127,6 +150,10 @@ class Client:
             return lambda store: tables.rows_of(_table(store, step).scan().to_arrow())
         if step.kind == "get":
             return lambda store: _got(_table(store, step).get(given[0]))
+        if step.kind == "find":
+            names = self._history.tables or [step.table]
+            name = names[int(given[0] * len(names))]
+            return lambda store: _got_if_there(store, name)
         if step.kind == "now":
             return self._note_moment
         if step.kind == "sum":
@@ -170,6 +197,15 @@ def _table(store: StoreService, step: Step) -> nyala.Table:
 
 def _staged(command: WriteCommand, batch: StagedBatch, store: StoreService) -> object:
     return store.stage(command, [batch])
+
+
+def _got_if_there(store: StoreService, name: str) -> tables.Rows:
+    try:
+        return _got(nyala.Database(store).table(name).get(0))
+    except NotFoundError as error:
+        if isinstance(store, ReplicaStore):  # its names may be a lease old
+            raise UnavailableError(error.message) from error
+        raise
 
 
 def _got(row: dict[str, Any] | None) -> tables.Rows:

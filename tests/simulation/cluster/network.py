@@ -45,8 +45,10 @@ class Way:
 class Network:
     """The way to a bucket in memory. ``fault_chance``: of a request to go wrong; ``slow_chance``: to take seconds."""
 
-    def __init__(self, scheduler: Scheduler, random: Random) -> None:
+    def __init__(self, scheduler: Scheduler, random: Random, bytes_a_second: int = 0) -> None:
+        """``bytes_a_second``: what the line of a put carries; 0: any."""
         self._scheduler, self._random = scheduler, random
+        self._bytes_a_second = bytes_a_second
         self._outside = Process("network")
         self.shared = MemoryObjects()
         self.fault_chance = self.slow_chance = 0.0
@@ -57,9 +59,11 @@ class Network:
         """Let the time pass that a message takes."""
         threads.sleep(self._random.random() * _ON_ITS_WAY_SECONDS)
 
-    def request(self, way: Way, verb: str, name: str, effect: Callable[[], T], timeout: float) -> T:
-        """Make one request. Raises OSError as object stores do."""
+    def request(self, way: Way, verb: str, name: str, effect: Callable[[], T], timeout: float, size: int = 0) -> T:
+        """Make one request, which carries ``size`` bytes. Raises OSError as object stores do."""
         self.pass_by()
+        if size and self._bytes_a_second:
+            threads.sleep(size / self._bytes_a_second)
         if self._random.random() < self.slow_chance:
             threads.sleep(self._random.random() * timeout)
         fault = self._drawn_fault()
@@ -129,11 +133,11 @@ class DistantObjects:
         return DistantObjects(self._network, self._way, min(seconds, self._timeout))
 
     def put_if_absent(self, name: str, content: bytes) -> None:
-        self._request("put_if_absent", name, lambda: self._inner.put_if_absent(name, content))
+        self._request("put_if_absent", name, lambda: self._inner.put_if_absent(name, content), len(content))
 
     def put(self, name: str, content: BytesLike | ReadableFile) -> None:
         whole = b"".join(views_of(pieces_of(content)))  # the file may be gone when it lands
-        self._request("put", name, lambda: self._inner.put(name, whole))
+        self._request("put", name, lambda: self._inner.put(name, whole), len(whole))
 
     def get(self, name: str) -> bytes:
         return self._request("get", name, lambda: self._inner.get(name))
@@ -153,5 +157,5 @@ class DistantObjects:
     def copy(self, source: str, target: str) -> None:
         self._request("copy", target, lambda: self._inner.copy(source, target))
 
-    def _request(self, verb: str, name: str, effect: Callable[[], T]) -> T:
-        return self._network.request(self._way, verb, name, effect, self._timeout)
+    def _request(self, verb: str, name: str, effect: Callable[[], T], size: int = 0) -> T:
+        return self._network.request(self._way, verb, name, effect, self._timeout, size)

@@ -1,19 +1,26 @@
 """Planted: mistakes in the protocol of failover, each of which the simulation must find.
 
-The first seeds from 0 on that found them were 0 (refusal_is_mine), 0 (acks_unknown), 2 (no_lease), 10
-(ceiling_ignored) and 23 (void_claims_count).
+Some are of the history of this repository: their text names the commit that mended them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from nyala.engine.bucket.files.filesystem import BucketFileSystem
+from nyala.engine.maintenance.upkeep import TabletUpkeep
+from nyala.engine.mvcc.holding import Holding, verb
+from nyala.engine.store import Store
 from nyala.engine.wal.slots.bucket_slots import BucketSlots
 from nyala.engine.wal.slots.ceiling import CeilingClock
+from nyala.engine.wal.slots.kept import KeptSlot
 from nyala.engine.wal.slots.lease import Lease
+from nyala.engine.wal.slots.pace import BYTES_MAX, Pace
+from nyala.engine.wal.slots.slot import Slot
 from nyala.schemas.errors import UnavailableError
 
 Plant = Callable[[], AbstractContextManager[object]]
@@ -73,6 +80,55 @@ def void_claims_count() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def former_holders_refuse() -> Iterator[None]:
+    """A former holder says that there is no such table, though the next one has made it (397a0e7f)."""
+    with patch.object(Holding, "judge", lambda self, error: self._note_damage(error)):
+        yield
+
+
+@contextmanager
+def parts_of_former_holders() -> Iterator[None]:
+    """A former holder acknowledges a staged part that the next one does not know (9a5f9b12)."""
+
+    def stage(self: Store, *given: Any) -> Any:
+        return self._transactions.stage(*given)
+
+    with patch.object(Store, "stage", verb(stage)), patch.object(BucketFileSystem, "forget_stock", lambda self: None):
+        yield
+
+
+@contextmanager
+def commits_in_one_request() -> Iterator[None]:
+    """A commit is put by one request, which no beat passes, however long that takes (23c911a7)."""
+    any_size = property(lambda self: BYTES_MAX, lambda self, size: None)
+    with patch.object(Pace, "bytes", any_size, create=True):
+        yield
+
+
+@contextmanager
+def claims_deleted() -> Iterator[None]:
+    """Claims are freed like other slots, so that a former holder runs into none."""
+    of = KeptSlot.of
+
+    def of_any(slot: Slot, is_in_force: bool = False) -> KeptSlot:
+        return replace(of(slot, is_in_force), stays=False)
+
+    with patch.object(KeptSlot, "of", of_any):
+        yield
+
+
+@contextmanager
+def empty_memory_flushed() -> Iterator[None]:
+    """What is in memory is flushed for its pages, also if they have no rows, again and again (f867b26f)."""
+
+    def score(self: TabletUpkeep) -> float:
+        return self.tablet.version.active.nbytes / self.options.flush_bytes
+
+    with patch.object(TabletUpkeep, "flush_score", score):
+        yield
+
+
 PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -81,5 +137,19 @@ PLANTED: dict[str, Plant] = {
         no_lease,
         ceiling_ignored,
         void_claims_count,
+        former_holders_refuse,
+        parts_of_former_holders,
+        commits_in_one_request,
+        claims_deleted,
+        empty_memory_flushed,
     )
 }
+
+FIRST_SEEDS: dict[str, int] = dict.fromkeys(PLANTED, 0) | {
+    "parts_of_former_holders": 17,
+    "commits_in_one_request": 18,
+    "empty_memory_flushed": 21,
+    "claims_deleted": 31,
+    "former_holders_refuse": 66,
+}
+"""The first seed that found each; 0: it is among the first few."""

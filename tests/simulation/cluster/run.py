@@ -6,19 +6,23 @@ import gc
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import nyala
 from nyala.engine import threads
-from nyala.engine.bucket.memory import MemoryBucket
-from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.home.bucket import BucketHome
+from nyala.engine.bucket.memory import MemoryObjects
+from nyala.engine.home import bucket
 from nyala.engine.kernels.compile.warmup import warm_up
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.engine.wal.slots import pace
+from nyala.engine.wal.slots.options import SlotOptions
+from nyala.schemas.errors import AlreadyPresentError
 from tests.campaigns.failover.checks import check_sound, check_swept
 from tests.simulation.choices import choices_of
 from tests.simulation.lines import LineTurns
@@ -31,13 +35,14 @@ from tests.simulation.store.run import Outcome
 from tests.simulation.world import simulated
 
 from .clients import Client
-from .member import NAME, Member
+from .member import Member
 from .network import Network
+from .rewound import Copyist, copy_of, history_of, home_of, put_back
 from .scenario import Scenario, scenario_of
 from .woes import Woes
 
 _WARM_SEEDS = 2
-_STEPS_MOST = 200_000
+_STEPS_MOST = 400_000
 _UNTIL_STAGED_IS_OLD = 40 * StoreOptions().staging_ttl_seconds
 
 
@@ -90,7 +95,7 @@ class _Cluster:
         scheduler, outcome, seed = self._scheduler, self.outcome, self._scenario.seed
         try:
             lines = LineTurns(scheduler, Random(f"{seed} lines"), self._scenario.line_every)
-            with simulated(scheduler, Random(f"{seed} names")), lines:
+            with simulated(scheduler, Random(f"{seed} names")), _small(self._scenario), lines:
                 scheduler.run(self._work)
         finally:
             outcome.steps, outcome.switches = scheduler.steps, scheduler.switches
@@ -101,35 +106,59 @@ class _Cluster:
             name, error = scheduler.failures[0]
             error.add_note(f"in the thread {name!r}")
             raise error
-        Checker(self._history).check(self._recovered)
+        self._check()
 
     def _work(self) -> None:
         scenario, seed = self._scenario, self._scenario.seed
-        network = Network(self._scheduler, Random(f"{seed} network"))
-        options = scenario.store_options
-        members = [Member(number, network, self._scheduler, options) for number in range(scenario.servers)]
+        network = Network(self._scheduler, Random(f"{seed} network"), scenario.bytes_a_second)
+        members = [
+            Member(number, network, self._scheduler, scenario.options_of(number)) for number in range(scenario.servers)
+        ]
         for member in members:
             member.start()
         setup = Client(Actor("setup", ()), members, self._history, Random(seed))
         self._since = setup.ask(lambda store: _create(nyala.Database(store), scenario.buckets))
         self._history.moments.append(self._since)
-        threads.sleep(2 * options.lease_seconds)  # from then on no replica may lack the tables
+        threads.sleep(2 * max(scenario.leases))  # from then on no replica may lack the tables
+        if scenario.copied_after is not None:
+            self._live_and_put_back(members, network, scenario.copied_after)
+            for member in members:
+                member.start()
         self._live(members, network)
+        self._stop(members, network)
+        self._look_back(network.shared)
+
+    def _stop(self, members: list[Member], network: Network) -> None:
+        """Stop all processes, and let pass what is still on its way."""
         for member in members:
             member.kill()
         while network.under_way:
             threads.sleep(1.0)
         for error in (error for member in members for error in member.defects):
             raise error
-        self._look_back(network)
 
-    def _live(self, members: list[Member], network: Network) -> None:
+    def _live_and_put_back(self, members: list[Member], network: Network, seconds: float) -> None:
+        """Let a history happen of which the bucket is copied amid; check it, and put the copy back."""
+        copyist = Copyist(self._scheduler, network.shared, self._history, seconds)
+        self._live(members, network, ("copyist", copyist.run))
+        self._stop(members, network)
+        self._look_back(copy_of(network.shared))
+        self._check()
+        assert copyist.copied is not None, "its thread has ended"
+        put_back(network.shared, copyist.copied, Random(f"{self._scenario.seed} put back"))
+        self.outcome.events += map(str, self._history.calls)
+        self.outcome.events.append(f"{self._scheduler.now:.3f} the bucket is put back")
+        self._history = self.outcome.history = history_of(copyist.copied, self._history, self._since)
+
+    def _check(self) -> None:
+        recovered, self._recovered = self._recovered, defaultdict(list)
+        Checker(self._history).check(recovered)
+
+    def _live(self, members: list[Member], network: Network, *works_beside: tuple[str, Callable[[], object]]) -> None:
         """Let the clients and the failures go on side by side, then heal all, and let the clients end."""
         scenario, seed = self._scenario, self._scenario.seed
         woes = Woes(members, network, self.outcome.events, self._scheduler)
-        works: list[tuple[str, Callable[[], object]]] = [
-            (actor.name, partial(woes.run, actor)) for actor in scenario.woes
-        ]
+        works = [*works_beside, *((actor.name, partial(woes.run, actor)) for actor in scenario.woes)]
         for actor in scenario.clients:
             client = Client(actor, members, self._history, Random(f"{seed} {actor.name}"))
             works.append((actor.name, client.run))
@@ -138,11 +167,11 @@ class _Cluster:
             thread.start()
         for thread in running:
             thread.join()
-        self.outcome.crashes = woes.count
+        self.outcome.crashes += woes.count
 
-    def _look_back(self, network: Network) -> None:
+    def _look_back(self, objects: MemoryObjects) -> None:
         """Open the store once more, read what the writes did that have no answer, and check what is in the bucket."""
-        home = BucketHome(MemoryBucket(network.shared), NAME, "memory://bucket", MemoryFileSystem(), probes=False)
+        home = home_of(objects)
         check_sound(home)
         store = Store.open(home, self._scenario.store_options)
         database = nyala.Database(store)
@@ -161,6 +190,17 @@ class _Cluster:
         check_swept(home)
 
 
+@contextmanager
+def _small(scenario: Scenario) -> Iterator[None]:
+    """Let the log free and flush after few slots, and put little by one request."""
+    options = partial(SlotOptions, **scenario.slots)
+    with patch.object(bucket, "SlotOptions", options), patch.multiple(pace, BYTES_MIN=512, _TELLING_BYTES=256):
+        yield
+
+
 def _create(database: nyala.Database, buckets: int) -> int:
-    tables.create(database, buckets)
+    try:
+        tables.create(database, buckets)
+    except AlreadyPresentError:  # an earlier call, which took too long, has made it since
+        tables.create(database, buckets)
     return database.now()

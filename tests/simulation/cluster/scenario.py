@@ -10,12 +10,16 @@ from typing import Any
 from nyala.engine.options import StoreOptions
 from tests.simulation.store.plan import KEYS, KINDS_OF_UPKEEP, OPERATIONS, TABLES, Actor, Step
 
-WRITER, ONCE, READER, UPKEEP = "writer", "once", "reader", "upkeep"
-"""A client that numbers its writes and repeats them; one that sends each once; one that reads; one that maintains."""
+WRITER, ONCE, READER, UPKEEP, MAKER = "writer", "once", "reader", "upkeep", "maker"
+"""A client that numbers its writes and repeats them; one that sends each once; one that reads; one that maintains; one
+that makes tables, and looks for them."""
 
+_LEASES = (1.0, 2.0, 5.0)
+_LARGE_ROWS = 500
+"""As many rows of a commit take longer than a lease on a slow line."""
 _WOES = (
     "kill", "kill", "freeze", "freeze", "freeze", "cut_bucket", "cut_bucket", "cut_clients", "faults", "faults", "slow",
-    "stop", "release", "take", "force", "sweep", "calm",
+    "stop", "release", "take", "force", "usurp", "usurp", "sweep", "calm",
 )  # fmt: skip
 
 
@@ -32,13 +36,29 @@ class Scenario:
     woes: tuple[Actor, ...]
     line_every: int
     """A thread may lose its turn at a line of the engine, once in so many on the average; 0: at locks alone."""
+    leases: tuple[float, ...]
+    """The lease of each server."""
+    slots: dict[str, int]
+    """Options of the log that a store has not."""
+    bytes_a_second: int
+    """What the lines to the bucket carry; 0: any."""
+    copied_after: float | None = None
+    """The bucket is copied after so many seconds, is put back to that state at the end, and all goes on from it."""
 
     @property
     def store_options(self) -> StoreOptions:
         return StoreOptions(**self.options)
 
+    def options_of(self, server: int) -> StoreOptions:
+        """Return the options of a server."""
+        return StoreOptions(**self.options | {"lease_seconds": self.leases[server]})
+
     def __str__(self) -> str:
-        lines = [f"{self.servers} servers, options {self.options}, {self.buckets} buckets, a line in {self.line_every}"]
+        lines = [
+            f"{self.servers} servers, options {self.options}, {self.buckets} buckets, a line in {self.line_every}",
+            f"leases {self.leases}, slots {self.slots}, {self.bytes_a_second} bytes a second",
+            f"put back to the state after {self.copied_after} s" if self.copied_after is not None else "never put back",
+        ]
         lines += [f"  {actor.name}: {'; '.join(map(str, actor.steps))}" for actor in (*self.clients, *self.woes)]
         return "\n".join(lines)
 
@@ -50,6 +70,8 @@ class Scenario:
                 yield replace(self, **{kind: actors[:place] + actors[place + 1 :]})
                 for rest in actor.shorter():
                     yield replace(self, **{kind: (*actors[:place], rest, *actors[place + 1 :])})
+        if self.copied_after is not None:
+            yield replace(self, copied_after=None)
         if self.servers > 2:
             yield replace(self, servers=self.servers - 1)
 
@@ -63,15 +85,22 @@ def scenario_of(seed: int) -> Scenario:
     """Draw a scenario."""
     random = Random(f"{seed} scenario")
     servers = random.choice((2, 2, 3))
-    lease = random.choice((1.0, 2.0, 5.0))
+    lease = random.choice(_LEASES)
+    speed = random.choice((*(0,) * 7, int(8_000 / lease)))
+    is_equal = random.random() < 0.7
+    leases = [lease if is_equal else random.choice(_LEASES) for _ in range(servers)]
     return Scenario(
         seed,
         _options(random, lease),
         random.choice((0, 0, 2)),
         servers,
-        tuple(_clients(random, servers, lease)),
+        tuple(_clients(random, servers, lease, speed)),
         tuple(Actor(f"woe {number}", _woes(random, servers, lease)) for number in range(random.choice((1, 1, 2)))),
         random.choice((*(0,) * 19, 2_000)),  # such a run takes several times as long
+        tuple(leases),
+        {"free_slots": random.choice((8, 8, 256)), "flush_slots": random.choice((8, 2_048))},
+        speed,
+        random.choice((None, None, None, None, None, 0.5, 3.0, 10.0)),
     )
 
 
@@ -91,8 +120,14 @@ def _options(random: Random, lease: float) -> dict[str, Any]:
     }
 
 
-def _clients(random: Random, servers: int, lease: float) -> Iterator[Actor]:
+def _clients(random: Random, servers: int, lease: float, speed: int) -> Iterator[Actor]:
     count = random.choice((4, 10, 30))
+    if speed:
+        yield Actor(f"{WRITER} of much", _steps(random, 3, lease, _writing_much))
+    if random.random() < 0.3:
+        yield Actor(f"{WRITER} of parts", tuple(_transaction(random, 6) for _ in range(random.randint(1, count))))
+    if random.random() < 0.3:
+        yield Actor(MAKER, _steps(random, count, lease, _making))
     for number in range(random.choice((1, 2, 3))):
         name = f"{random.choice((WRITER, ONCE))} {number}"
         yield Actor(name, _steps(random, count, lease, _writing))
@@ -125,11 +160,24 @@ def _writing(random: Random) -> Step:
     if random.random() < 0.2:
         return _reading(random)
     if random.random() < 0.2:
-        writes = tuple(
-            (random.choice(TABLES), random.choice(OPERATIONS), _rows(random)) for _ in range(random.randint(1, 3))
-        )
-        return Step("transact", table, (writes, random.random() < 0.1))
+        return _transaction(random, 3)
     return Step("write", table, (random.choice(OPERATIONS), _rows(random), random.random() < 0.3, None))
+
+
+def _transaction(random: Random, most: int) -> Step:
+    writes = tuple(
+        (random.choice(TABLES), random.choice(OPERATIONS), _rows(random)) for _ in range(random.randint(1, most))
+    )
+    return Step("transact", random.choice(TABLES), (writes, random.random() < 0.1))
+
+
+def _writing_much(random: Random) -> Step:
+    rows = tuple((key, random.randrange(1_000)) for key in range(_LARGE_ROWS))
+    return Step("write", random.choice(TABLES), ("upsert", rows, False, None))
+
+
+def _making(random: Random) -> Step:
+    return Step("make" if random.random() < 0.3 else "find", random.choice(TABLES), (random.random(),))
 
 
 def _reading(random: Random) -> Step:

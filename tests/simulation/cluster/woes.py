@@ -35,6 +35,7 @@ class Woes:
             "release": lambda member, seconds, how: self._command(member, NameServer.server_release, seconds),
             "take": lambda member, seconds, how: self._command(member, NameServer.server_take, seconds),
             "force": lambda member, seconds, how: self._command(self._standby(member), _take_by_force, seconds),
+            "usurp": self._usurp,
             "sweep": lambda member, seconds, how: self._sweep(seconds),
             "calm": lambda member, seconds, how: threads.sleep(seconds),
         }
@@ -85,6 +86,12 @@ class Woes:
         with suppress(UnavailableError):
             sweep(home)
         threads.sleep(seconds)
+
+    def _usurp(self, member: Member, seconds: float, how: object) -> None:
+        """Cut a server off from the bucket, and have another one take the store by force meanwhile."""
+        member.way.loses_requests = True
+        self._command(self._standby(member), _take_by_force, seconds)
+        member.way.mend()
 
     def _freeze(self, member: Member, seconds: float, how: object) -> None:
         process = member.freeze()

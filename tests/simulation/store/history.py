@@ -45,12 +45,16 @@ class History:
     time: int = 0
     moments: list[int] = field(default_factory=list)
     """Timestamps that can be read at."""
+    tables: list[str] = field(default_factory=list)
+    """Tables that were made meanwhile."""
     seconds: Callable[[], float] = lambda: 0.0
     """Tells the time."""
+    first_number: int = 0
+    """Of the calls; above those of a history that this one goes on with."""
 
     def begin(self, actor: str, step: Step) -> Call:
         self.time += 1
-        call = Call(actor, step, len(self.calls), self.time, began_seconds=self.seconds())
+        call = Call(actor, step, self.first_number + len(self.calls), self.time, began_seconds=self.seconds())
         self.calls.append(call)
         return call
 
