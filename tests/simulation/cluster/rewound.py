@@ -57,11 +57,12 @@ class Copyist:
             self.copied = Copied(copy_of(self._objects), self._history.time, list(self._history.tables))
 
 
-def put_back(objects: MemoryObjects, copied: Copied, random: Random) -> None:
-    """Put a copy back. Later objects may stay, but for those of the log."""
+def put_back(objects: MemoryObjects, copied: Copied, random: Random) -> bool:
+    """Put a copy back. Later objects may stay, but for those of the log; return whether they do."""
     later = objects._contents if random.random() < 0.5 else {}
     stay = {name: content for name, content in later.items() if "/log/" not in name}
     objects._contents = {**stay, **copied.objects._contents}
+    return bool(stay)
 
 
 def history_of(copied: Copied, history: History, since: int) -> History:

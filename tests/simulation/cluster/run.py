@@ -88,6 +88,8 @@ class _Cluster:
         self._scheduler = Scheduler(choices, time, lines_kept=lines_kept, steps_most=_STEPS_MOST)
         self._history = History(seconds=lambda: self._scheduler.now)
         self._recovered: dict[int, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+        self._have_stayed = False
+        """Whether objects of a history that is gone are in the bucket."""
         self.outcome = Outcome(scenario, "", self._history)
 
     def run(self) -> None:
@@ -145,7 +147,7 @@ class _Cluster:
         self._look_back(copy_of(network.shared))
         self._check()
         assert copyist.copied is not None, "its thread has ended"
-        put_back(network.shared, copyist.copied, Random(f"{self._scenario.seed} put back"))
+        self._have_stayed |= put_back(network.shared, copyist.copied, Random(f"{self._scenario.seed} put back"))
         self.outcome.events += map(str, self._history.calls)
         self.outcome.events.append(f"{self._scheduler.now:.3f} the bucket is put back")
         self._history = self.outcome.history = history_of(copyist.copied, self._history, self._since)
@@ -186,8 +188,11 @@ class _Cluster:
                 if row["_timestamp"] not in answered:
                     self._recovered[row["_timestamp"]].append((name, row))
         store.close()
-        threads.sleep(_UNTIL_STAGED_IS_OLD)  # until then rows that were staged stay
-        check_swept(home)
+        if self._have_stayed:  # an opening leaves what is of a later reign than its own
+            check_sound(home)
+        else:
+            threads.sleep(_UNTIL_STAGED_IS_OLD)  # until then rows that were staged stay
+            check_swept(home)
 
 
 @contextmanager
