@@ -69,7 +69,7 @@ def through_pandas(journey: Journey, table: Table) -> pa.Table:
 
 def through_polars(journey: Journey, table: Table) -> pa.Table:
     """Without what polars has no type for."""
-    names = [field.name for field in table.schema if not any(map(_is_not_of_polars, _leaves(field.type)))]
+    names = [field.name for field in table.schema if not any(map(_is_not_of_polars, leaves(field.type)))]
     there = journey.empty(table.schema)
     there.upsert(table.scan(columns=names).to_polars())
     lost = set(table.schema.names) - set(names)
@@ -138,7 +138,7 @@ def _is_not_of_polars(kind: pa.DataType) -> bool:
     return pa.types.is_interval(kind) or pa.types.is_time32(kind) or pa.types.is_map(kind)
 
 
-def _leaves(kind: pa.DataType) -> list[pa.DataType]:
+def leaves(kind: pa.DataType) -> list[pa.DataType]:
     """Return the type, and all types inside of it."""
     if pa.types.is_map(kind):
         parts = [kind.key_type, kind.item_type]
@@ -146,7 +146,7 @@ def _leaves(kind: pa.DataType) -> list[pa.DataType]:
         parts = [field.type for field in kind]
     else:
         parts = [kind.value_type] if pa.types.is_nested(kind) else []
-    return [kind, *(inner for part in parts for inner in _leaves(part))]
+    return [kind, *(inner for part in parts for inner in leaves(part))]
 
 
 WAYS: dict[str, Way] = {
