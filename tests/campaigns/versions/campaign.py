@@ -10,7 +10,9 @@ For each of `BUILDS`, with the steps of `program`:
 * **newer**: today's makes a table that needs each of `NEWER`; the old version either reads the other tables, or refuses
   the store and changes nothing in it;
 * **wire**: an old client works with today's server, and today's client with an old server;
-* **bucket**: holder and standby of two versions under a client that writes: an upgrade, and then the way back.
+* **bucket**: holder and standby of two versions under a client that writes: an upgrade, and then the way back;
+* **roll back**: the same way back after today's version has made a table that needs each of `NEWER`: the old one either
+  takes the store and reads the other tables, or refuses it and says why, and today's finds all.
 
 A table at the end says how each went; docs/compatibility.md has it.
 """
@@ -28,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pyarrow.flight as fl
@@ -41,6 +44,7 @@ from tests.campaigns.versions.builds import BUILDS, ROOT, TODAY, Build, Failed, 
 PROGRAM = str(Path(__file__).with_name("program.py"))
 NEWER = "expiry", "order", "nested", "computed", "row_column", "quota", "grants"
 _READY_SECONDS = 90.0
+_TAKE_OVER_SECONDS = 20.0
 _LEASE = "--set=lease_seconds=2"
 
 
@@ -139,6 +143,30 @@ class Versions:
                     url, holder = next_url, nxt
         return f"{rows:,} rows, {len(ends)} changes of the holder"
 
+    def roll_back(self) -> str:
+        """Let today's version use what is newer in a bucket, and let the old one take the store."""
+        if not self._old.build.has_buckets:
+            return "has no buckets"
+        results = []
+        for name in self._newer:
+            target, notes = self._place(f"back-{name}")
+            Path(target).mkdir()
+            data = "--data", f"file://{target}", "--name", "a", _LEASE
+            caches = (f"--set=bucket_cache={target}-cache-{number}" for number in count())
+            with served(self._new, *data, next(caches)) as (url, _):
+                self._write(self._new, url, notes, 0, 20)
+                self._new.run(PROGRAM, "newer", url, str(notes), self._seed, name)
+            try:
+                with served(self._old, *data, next(caches), seconds=_TAKE_OVER_SECONDS) as (url, _):
+                    self._read(self._old, url, notes, 20)
+                results.append(f"{name}: reads")
+            except Failed as error:
+                results.append(f"{name}: {standby_refusal(error)}")
+            with served(self._new, *data, next(caches)) as (url, _):
+                self._read(self._new, url, notes, 20)
+                self._new.run(PROGRAM, "is_newer", url, str(notes), self._seed, name)
+        return "; ".join(results)
+
 
 def refusal(error: Failed) -> str:
     """Return how an old version refused a store. Raises Failed, unless it said why in an error of its own."""
@@ -146,6 +174,15 @@ def refusal(error: Failed) -> str:
     if not raised or raised[-1][0] == "InternalError":
         raise error
     return raised[-1][1]
+
+
+def standby_refusal(error: Failed) -> str:
+    """Return why a standby of an old version did not take a store over. Raises Failed, unless it said so in its log."""
+    reasons = re.findall(r"WARNING .* could not be taken over now: (.*)$", error.errors, re.MULTILINE)
+    if not reasons:
+        raise error
+    fields = re.findall(r"^([a-z_]+(?:\.\w+)*)$", error.errors, re.MULTILINE)
+    return f"stands by: {reasons[0]} {', '.join(fields)}".rstrip()
 
 
 def content_of(store: Path) -> str:
@@ -158,14 +195,17 @@ def content_of(store: Path) -> str:
 
 
 @contextmanager
-def served(install: Install, *options: str, is_standby: bool = False) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Serve a store by a version; yield the location when it is ready, and the process."""
+def served(
+    install: Install, *options: str, is_standby: bool = False, seconds: float = _READY_SECONDS
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve a store by a version; yield the location when it is ready, and the process. Raises Failed, with all that
+    the process wrote, if it is not ready in time."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"grpc://127.0.0.1:{free.getsockname()[1]}"
     with tempfile.TemporaryFile("w+") as log:
         process = install.start("-m", "nyala.flight_server", *options, "--listen", url, output=log)
         try:
-            if not _is_ready(url, process, "where" if is_standby else "tables"):
+            if not _is_ready(url, process, "where" if is_standby else "tables", seconds):
                 log.seek(0)
                 raise Failed(f"a server of {install.build.name}", log.read())
             yield url, process
@@ -174,9 +214,9 @@ def served(install: Install, *options: str, is_standby: bool = False) -> Iterato
             process.wait()
 
 
-def _is_ready(url: str, process: subprocess.Popen[str], action: str) -> bool:
+def _is_ready(url: str, process: subprocess.Popen[str], action: str, seconds: float) -> bool:
     """Wait until a server answers; return whether it does."""
-    end = time.monotonic() + _READY_SECONDS
+    end = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:
         with fl.connect(url) as client:
             try:
@@ -193,6 +233,7 @@ WAYS: dict[str, Callable[[Versions], str]] = {
     "newer": Versions.newer,
     "wire": Versions.wire,
     "bucket": Versions.bucket,
+    "roll back": Versions.roll_back,
 }
 
 
