@@ -170,8 +170,8 @@ def _check_new_ranges(servers: Servers, table: str, lacking: Sequence[str]) -> N
     """Reject ranges that might belong to a server newer than the table: it lacks the table."""
     if placed := sorted(servers.placement.servers_of(table).intersection(lacking)):
         raise InvalidArgumentError(
-            f"table {table!r} is not on {', '.join(placed)}, where its new range might go: list the servers that have "
-            f"it under [tables.{table}] in the placement files of all servers"
+            f"table {table!r} is not on {', '.join(placed)}, where its new range might go: add [tables.{table}] to the "
+            "placement files of all servers, and list there the servers that have the table"
         )
 
 

@@ -124,7 +124,7 @@ class BatchReadOptions(_Selection, frozen=True):
             raise InvalidArgumentError(f"{' and '.join(snapshots)} exclude each other: keep one of them")
         if self.start_timestamp is not None and snapshots:
             raise InvalidArgumentError(
-                f"{snapshots[0]} cannot be combined with startTimestamp, which ends at endTimestamp"
+                f"give {snapshots[0]} or startTimestamp, not both: a read from startTimestamp ends at endTimestamp"
             )
         for name in ("end_timestamp", "read_change_feed", "before_values"):
             if getattr(self, name) and self.start_timestamp is None:

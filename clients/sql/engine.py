@@ -82,7 +82,8 @@ class SqlEngine:
             return _whole(described(self._described(query.tree.this.name)))
         if query.kind is Kind.TRANSACTION:
             raise InvalidArgumentError(
-                f"{text.split()[0].upper()} needs a session: use Database.sql_session(), or a transaction of the driver"
+                f"{text.split()[0].upper()} needs a session: open one by Database.sql_session(), or use the "
+                "transactions of your driver"
             )
         values, deadline = query.bound(params), Deadline(timeout)
         if query.kind is Kind.CHANGE:

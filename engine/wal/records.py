@@ -88,7 +88,7 @@ def decode_records(payload: memoryview, header: GroupHeader) -> LogRecords:
     if outcome == count:
         raise MalformedError("bytes follow the last record of the group")
     if outcome >= 0:
-        raise MalformedError(f"record {header.first_lsn + outcome} passes the end of its group")
+        raise MalformedError(f"record {header.first_lsn + outcome} extends past the end of its group")
     return LogRecords(header.first_lsn, timestamps, addresses, lengths, (payload,))
 
 

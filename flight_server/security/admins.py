@@ -30,7 +30,10 @@ def _user(name: str, sources: Sequence[Source]) -> tuple[Source, str]:
     prefix, colon, user = name.partition(":")
     if colon and prefix in set(Source):
         if prefix not in sources:
-            raise InvalidArgumentError(f"admins: {name!r} needs {_OPTIONS[Source(prefix)]}, which this server lacks")
+            option = _OPTIONS[Source(prefix)]
+            raise InvalidArgumentError(
+                f"admins names {name!r}, but the server runs without {option}: set it, or remove the name"
+            )
         return Source(prefix), user
     if len(sources) > 1:
         choices = " or ".join(f"{source}:{name}" for source in sources)

@@ -116,5 +116,5 @@ def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
     if microseconds < 0:
         raise InvalidArgumentError(f"{what} {moment.isoformat()} lies before 1970")
     if last_of(microseconds).bit_length() > TIMESTAMP_BITS:
-        raise InvalidArgumentError(f"{what} {moment.isoformat()} is in the future: give a moment up to now")
+        raise InvalidArgumentError(f"{what} {moment.isoformat()} is in the future: give one that is not later")
     return last_of(microseconds)

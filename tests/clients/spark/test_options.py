@@ -117,7 +117,7 @@ WRONG = {
     "moment and changes": (
         "read",
         {"snapshotTimestamp": "1", "startTimestamp": "1"},
-        "cannot be combined with startTimestamp",
+        "or startTimestamp, not both",
     ),
     "end without start": ("read", {"endTimestamp": "1"}, "set startTimestamp too"),
     "feed without start": ("read", {"readChangeFeed": "true"}, "set startTimestamp too"),

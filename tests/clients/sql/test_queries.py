@@ -206,7 +206,7 @@ REFUSED: list[tuple[str, Any, type[StoreError], str]] = [
     ("SELECT * FROM at('homes', now())", None, InvalidArgumentError, "a moment in a query"),
     ("SELECT * FROM information_schema.nothing", None, NotFoundError, "there are: schemata"),
     ("SHOW ALL", None, InvalidArgumentError, "SHOW TABLES"),
-    ("BEGIN", None, InvalidArgumentError, "BEGIN needs a session: use Database.sql_session()"),
+    ("BEGIN", None, InvalidArgumentError, "BEGIN needs a session: open one by Database.sql_session()"),
     ("ROLLBACK", None, InvalidArgumentError, "ROLLBACK needs a session"),
     ("EXPLAIN DELETE FROM homes", None, InvalidArgumentError, "EXPLAIN takes a query"),
     ("WITH a AS (DELETE FROM homes RETURNING id) SELECT * FROM a", None, InvalidArgumentError, "inside WITH"),

@@ -38,7 +38,7 @@ def test_a_bare_name_is_of_the_only_source() -> None:
     ("name", "sources", "why"),
     [
         ("root", [Source.TOKEN, Source.CERTIFICATE], "write token:root or certificate:root"),
-        ("jwt:root", [Source.TOKEN], "needs jwks"),
+        ("jwt:root", [Source.TOKEN], "runs without jwks"),
     ],
 )
 def test_a_name_without_its_source_is_refused(name: str, sources: list[Source], why: str) -> None:

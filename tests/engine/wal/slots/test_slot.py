@@ -75,7 +75,7 @@ def test_a_slot_under_another_name_is_refused() -> None:
 
 def test_records_that_do_not_fill_the_payload_are_refused() -> None:
     content, _ = encode_slot(replace(RECORD, count=3), payload_of([encode_record(1, [b"x"])]))
-    with pytest.raises(CorruptionError, match="passes the end"):
+    with pytest.raises(CorruptionError, match="extends past the end"):
         decode_slot(8, content).records()
 
 

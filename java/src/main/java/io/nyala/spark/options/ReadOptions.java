@@ -78,7 +78,7 @@ public final class ReadOptions {
       return;
     }
     for (String name : snapshots) {
-      throw invalid(name + " cannot be combined with startTimestamp, which ends at endTimestamp");
+      throw invalid("give " + name + " or startTimestamp, not both: a read from startTimestamp ends at endTimestamp");
     }
     ObjectNode changes = scan.putObject("changes");
     changes.set("since", Json.tree(moment("startTimestamp", options.get("startTimestamp"))));
