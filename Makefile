@@ -184,7 +184,6 @@ mirror: .venv/.installed-dev  ## kill a mirror of PostgreSQL, PostgreSQL and the
 
 kafka: MESSAGES = 1000000
 kafka: .venv/.installed-dev  ## kill the consumers of a group, their store and their broker under load, each message applied once (MESSAGES=1000000 KILLS=40 SEED=0 BROKER=real)
-	@$(if $(filter real,$(BROKER)),.ci/kafka.sh)
 	@$(BIN)/python tests/campaigns/kafka/campaign.py --messages $(MESSAGES) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) $(if $(PLANTED),--planted $(PLANTED)) $(GIVEN)
 
 kills: SECONDS = 600

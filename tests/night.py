@@ -148,7 +148,6 @@ STEPS = (
     Step("soak", "make soak MINUTES={dose} SEED={seed}", 60),
     Step("mirror", "make mirror SECONDS={dose} SEED={seed}", 600),
     Step("kafka", "make kafka MESSAGES={dose} SEED={seed}", 3_000_000),
-    Step("kafka-broker", "make kafka BROKER=real MESSAGES={dose} SEED={seed}", 1_000_000),
     Step("streaming", "make streaming RESTARTS={dose} SEED={seed}", 50),
     Step("kills", "make kills SECONDS={dose} SEED={seed}", 600),
 )

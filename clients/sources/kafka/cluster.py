@@ -48,6 +48,10 @@ _REFUSED = frozenset(
 _UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
 
+class UnknownTopicError(NotFoundError):
+    """No broker that answers knows a topic."""
+
+
 class Cluster:
     """What it takes to reach a cluster."""
 
@@ -86,7 +90,7 @@ class Cluster:
         """Return the partitions of topics.
 
         Raises:
-            NotFoundError: one does not exist.
+            UnknownTopicError: one does not exist, or the broker has just started and does not know it yet.
             UnavailableError: no broker answers.
         """
         partitions: dict[str, list[int]] = {}
@@ -146,7 +150,7 @@ class Cluster:
         text = f"Kafka at {self.servers}: {error.str()}"
         code = error.code()
         if code in _UNKNOWN:
-            return NotFoundError(f"Kafka at {self.servers} has no topic {topic}" if topic else text)
+            return UnknownTopicError(f"Kafka at {self.servers} has no topic {topic}" if topic else text)
         if code in _REFUSED:
             return PermissionDeniedError(text)
         if code in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):

@@ -20,13 +20,15 @@ from ..positions import State
 from ..runner import PATIENCE_SECONDS, PAUSES_SECONDS, Progress, Report
 from ..source import BatchLimits
 from .applying import BatchApplier
-from .cluster import Cluster
+from .cluster import Cluster, UnknownTopicError
 from .formats.decoded import Format
 from .membership import Member
 from .partitions import LostPartitionError, Partitions
 from .topic_table import TopicTable
 
 _REPORT_SECONDS = 1.0
+_TOPIC_SECONDS = 60.0
+"""How long a topic that was there may be unknown: a broker that has just started may know none yet."""
 _STEADY_SECONDS = 60.0
 """An attempt that lasted as long was a success, whatever ended it."""
 
@@ -112,7 +114,7 @@ class GroupRunner:
                 return self._result()
             except LostPartitionError:
                 self._rejoins += 1
-            except UnavailableError as error:
+            except (UnavailableError, UnknownTopicError) as error:
                 self._wait(error, time.monotonic() - begun)
                 self._rejoins += 1
             if self._stopped.is_set():
@@ -134,13 +136,16 @@ class GroupRunner:
             finally:
                 member.leave()
 
-    def _wait(self, error: UnavailableError, seconds: float) -> None:
+    def _wait(self, error: UnavailableError | UnknownTopicError, seconds: float) -> None:
         """Wait before the next attempt, after one that took so long; not if no attempt has ever succeeded: then an
         address may be wrong."""
         now, commits = time.monotonic(), self._applier.counts.commits
         if self._failing is None or self._failing[1] != commits or seconds > _STEADY_SECONDS:
             self._failing, self._attempts = (now, commits), 0
-        if not self._has_reached or now - self._failing[0] > self._patience_seconds:
+        patience = self._patience_seconds
+        if isinstance(error, UnknownTopicError):
+            patience = min(patience, _TOPIC_SECONDS)
+        if not self._has_reached or now - self._failing[0] > patience:
             raise error
         self._report(self._progress(note=f"waiting: {error.message}"))
         self._stopped.wait(PAUSES_SECONDS[min(self._attempts, len(PAUSES_SECONDS) - 1)])

@@ -64,7 +64,7 @@ class Member:
         """Join the group; batches are applied in the pool.
 
         Raises:
-            NotFoundError: a topic does not exist.
+            UnknownTopicError: a topic does not exist.
             UnavailableError: no broker answers.
         """
         self._pool, self._applier, self._accept_gap = pool, applier, accept_gap

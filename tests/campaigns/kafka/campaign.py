@@ -151,7 +151,9 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, help="and the like; by default one for every 25,000 messages")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--broker", default="mock", choices=["mock", "real"], help="real: .ci/kafka.sh brings it")
+    parser.add_argument(
+        "--broker", default="mock", choices=["mock", "real"], help="real: an Apache Kafka in KAFKA_HOME"
+    )
     parser.add_argument("--planted", default="none", choices=list(MISTAKES), help="a mistake that it must find")
     drawn.add_to(parser)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka, on 127.0.0.1, in a process and a folder of its own: ``.ci/kafka.sh`` brings its jars."""
+"""A broker of Apache Kafka, on 127.0.0.1, in a process and a folder of its own: ``KAFKA_HOME`` names a release."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from confluent_kafka.cimpl import NewTopic
 from bench.compare.peers.nyala_subject import free_port
 from tests.clients.sources.kafka_client import KafkaClient
 
-HERE = Path(__file__).parents[3] / "build" / "kafka"
-"""Where ``.ci/kafka.sh`` puts a Kafka, if ``KAFKA_HOME`` names none."""
 _CLUSTER_ID = "bnlhbGEtbnlhbGEtbnlhbA"
 _START_SECONDS = 90
 _LOGGING = "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n" + (
@@ -27,21 +25,18 @@ _LOGGING = "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.Cons
 
 
 def kafka_home() -> Path:
-    """Return the folder of Apache Kafka; its jars are in ``libs``."""
-    return Path(os.environ.get("KAFKA_HOME") or HERE)
-
-
-def has_kafka() -> bool:
-    """Whether this machine has an Apache Kafka."""
-    return any(kafka_home().glob("libs/kafka_2.1*.jar"))
+    """Return the folder of Apache Kafka; its jars are in ``libs``. Raises RuntimeError: there is none."""
+    home = os.environ.get("KAFKA_HOME", "")
+    if not home or not any(Path(home).glob("libs/kafka_2.1*.jar")):
+        raise RuntimeError(f"KAFKA_HOME is {home!r}: unpack a release of Apache Kafka, and name its folder")
+    return Path(home)
 
 
 class KafkaBroker(KafkaClient):
     """One node in KRaft mode, which is the controller, too. Sessions of groups may be short."""
 
     def __init__(self) -> None:
-        if not has_kafka():
-            raise RuntimeError(f"no Apache Kafka in {kafka_home()}: run .ci/kafka.sh, or set KAFKA_HOME")
+        kafka_home()
         self.folder = Path(tempfile.mkdtemp(prefix="nyala-broker-"))
         port, controller = free_port(), free_port()
         settings = {
@@ -58,6 +53,8 @@ class KafkaBroker(KafkaClient):
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "broker.session.timeout.ms": "2000",  # a broker that was killed is registered again after it
+            "broker.heartbeat.interval.ms": "500",
             "group.initial.rebalance.delay.ms": "100",
             "group.min.session.timeout.ms": "1000",
         }

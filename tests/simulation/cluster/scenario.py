@@ -47,11 +47,11 @@ class Scenario:
 
     @property
     def store_options(self) -> StoreOptions:
-        return StoreOptions(**self.options)
+        return StoreOptions.model_validate(self.options)
 
     def options_of(self, server: int) -> StoreOptions:
         """Return the options of a server."""
-        return StoreOptions(**self.options | {"lease_seconds": self.leases[server]})
+        return StoreOptions.model_validate(self.options | {"lease_seconds": self.leases[server]})
 
     def __str__(self) -> str:
         lines = [

@@ -9,17 +9,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError
 
 import nyala
 from nyala import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.clients.api.database import Database
-from nyala.clients.sources.kafka import cluster, membership
+from nyala.clients.sources.kafka import cluster, group_runner, membership
+from nyala.clients.sources.kafka.cluster import Cluster
+from nyala.clients.sources.kafka.membership import Member
 from nyala.sources.kafka import ConsumeResult, consume, consumer
 
 from ..kafka_cluster import QUICK, KafkaCluster
@@ -157,6 +161,43 @@ def test_a_broker_that_is_down_for_a_while(embedded: Database, own: KafkaCluster
     wait_until(lambda: embedded.table("down").count() == 20)
     runner.stop()
     thread.join(60)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_topic_that_is_unknown_for_a_while(
+    embedded: Database, own: KafkaCluster, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """A broker that has just started may not know its topics yet."""
+    answers, topics_of, poll = [0], Cluster.topics, Member.poll
+
+    def topics(self: Cluster, consumer: Any, names: Sequence[str]) -> dict[str, list[int]]:
+        answers[0] += 1
+        if answers[0] > 1 and (is_deleted or answers[0] < 4):
+            raise self.translated(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "young")
+        return topics_of(self, consumer, names)
+
+    def interrupted(self: Member) -> bool:
+        if answers == [1] and embedded.table("young").count() == 10:
+            raise UnavailableError("the broker starts again")
+        return poll(self)
+
+    monkeypatch.setattr(Cluster, "topics", topics)
+    monkeypatch.setattr(Member, "poll", interrupted)
+    monkeypatch.setattr(group_runner, "_TOPIC_SECONDS", 1.0 if is_deleted else 60.0)
+    own.create("young")
+    embedded.create_table("young", SCHEMA, ["part", "number"])
+    send(own, "young", 0, 0, 10)
+    runner = consumer(embedded, own.address, ["young"], options=QUICK)
+    running = ThreadPoolExecutor(1).submit(runner.run)
+    if is_deleted:
+        with pytest.raises(NotFoundError, match="has no topic young"):
+            running.result(60)
+        return
+    wait_until(lambda: answers[0] >= 4)
+    send(own, "young", 0, 10, 20)
+    wait_until(lambda: embedded.table("young").count() == 20)
+    runner.stop()
+    assert running.result(60).rejoins == 3
 
 
 def test_mistakes_are_one_sentence(
