@@ -16,8 +16,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nyala.__main__ import main
-from nyala.clients.sources.kafka import membership
+from nyala.clients.sources.kafka import group_runner, membership
 from nyala.clients.sources.kafka.partitions import Advance, LostPartitionError, Partitions
+from nyala.clients.sources.source import BatchLimits
 from nyala.clients.sources.staging import StagedCommit
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.rows.transaction import TransactionResult
@@ -25,6 +26,7 @@ from tests.campaigns.kafka.planted import MISTAKES
 
 ASSIGNED, FENCED, UNANSWERED = "assigned:", "fenced:", "unanswered:"
 """How the lines of the log begin that tell of new partitions, of commits that came too late, and of lost answers."""
+_BATCH_ROWS = 1_000
 _UNANSWERED = 0.03
 """So many of the commits are applied, and their answers do not arrive."""
 
@@ -62,8 +64,14 @@ def lose_answers() -> None:
     StagedCommit.commit = unanswered
 
 
+def commit_often() -> None:
+    """Take few messages in a commit: so many commits are there to be met by a kill."""
+    group_runner.BatchLimits = lambda rows: BatchLimits(rows=min(rows, _BATCH_ROWS))
+
+
 if __name__ == "__main__":
     MISTAKES[sys.argv.pop(1)]()
     log_events()
     lose_answers()
+    commit_often()
     main()

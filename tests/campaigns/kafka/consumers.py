@@ -11,14 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from nyala.clients.cli.run import EXIT_CODES, FINDINGS
-from nyala.schemas.errors import UnavailableError
+from nyala.schemas.errors import NotFoundError, UnavailableError
 from tests.campaigns.kafka.consume_process import ASSIGNED, FENCED, UNANSWERED
 
 PROGRAM = Path(__file__).with_name("consume_process.py")
 SESSION_SECONDS = 2.0
 PAUSE_SECONDS = 4.0
 FEWEST, MOST = 2, 5
-_ABSENT = EXIT_CODES[UnavailableError.code]
+_ABSENT = {EXIT_CODES[UnavailableError.code], EXIT_CODES[NotFoundError.code]}
+"""How a process ends that finds no store, no broker, or a broker that does not know the topic yet, at its start."""
 _END_SECONDS = 90
 
 
@@ -41,7 +42,7 @@ class Consumer:
         if self.paused_until is not None:
             if time.monotonic() > self.paused_until:
                 self.resume()
-        elif (code := self._process.poll()) == _ABSENT:
+        elif (code := self._process.poll()) in _ABSENT:
             self._process = self._start()
         elif code is not None:
             raise AssertionError(f"a consumer ended with {code}: {self._log.read_text()[-2000:]}")
@@ -57,7 +58,7 @@ class Consumer:
         self.resume()
         self._process.terminate()
         code = self._process.wait(_END_SECONDS)
-        assert code in (0, FINDINGS, _ABSENT, -signal.SIGTERM), f"{code}: {self._log.read_text()[-2000:]}"
+        assert code in {0, FINDINGS, -signal.SIGTERM} | _ABSENT, f"{code}: {self._log.read_text()[-2000:]}"
 
     def pause(self) -> None:
         """Stop it where it is for longer than its session."""

@@ -53,16 +53,6 @@ def offsets_in_kafka() -> None:
     start_from_kafka()
 
 
-def no_fence() -> None:
-    """Put the offsets in the place of whatever is there: a process whose partitions went to others still commits."""
-    commit = Partitions.commit
-
-    def unfenced(self: Partitions, staging: StagedCommit, advances: Iterable[Advance]) -> None:
-        _commit_as_last(commit, self, staging, list(advances))
-
-    Partitions.commit = unfenced
-
-
 def start_from_kafka() -> None:
     """After a rebalance, go on at the offset that Kafka was told, not at that of the store."""
     positions = membership.Member._positions
@@ -121,7 +111,6 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "lose": lose,
     "early-offsets": early_offsets,
     "offsets-in-kafka": offsets_in_kafka,
-    "no-fence": no_fence,
     "start-from-kafka": start_from_kafka,
     "retry-without-number": retry_without_number,
 }
