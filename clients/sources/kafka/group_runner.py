@@ -89,6 +89,8 @@ class GroupRunner:
         self._has_reached = False
         self._failing: tuple[float, int] | None = None
         """Since when attempts fail, and how many commits there were then."""
+        self._unknown_since: float | None = None
+        """Since when a broker that answers does not know a topic."""
         self._attempts = 0
         self._reported_at = 0.0
         self._rejoins = 0
@@ -141,11 +143,13 @@ class GroupRunner:
         address may be wrong."""
         now, commits = time.monotonic(), self._applier.counts.commits
         if self._failing is None or self._failing[1] != commits or seconds > _STEADY_SECONDS:
-            self._failing, self._attempts = (now, commits), 0
-        patience = self._patience_seconds
-        if isinstance(error, UnknownTopicError):
-            patience = min(patience, _TOPIC_SECONDS)
-        if not self._has_reached or now - self._failing[0] > patience:
+            self._failing, self._attempts, self._unknown_since = (now, commits), 0, None
+        if not isinstance(error, UnknownTopicError):
+            self._unknown_since = None
+        elif self._unknown_since is None:
+            self._unknown_since = now
+        is_unknown = self._unknown_since is not None and now - self._unknown_since > _TOPIC_SECONDS
+        if not self._has_reached or is_unknown or now - self._failing[0] > self._patience_seconds:
             raise error
         self._report(self._progress(note=f"waiting: {error.message}"))
         self._stopped.wait(PAUSES_SECONDS[min(self._attempts, len(PAUSES_SECONDS) - 1)])
