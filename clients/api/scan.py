@@ -43,8 +43,7 @@ class Scan:
 
         None for a scan without ``as_of``: each consumption then reads at its own "now".
         """
-        moment = self._spec.changes.until if self._spec.changes else self._spec.as_of
-        return None if moment is None else parse_moment(moment)
+        return None if self._spec.moment is None else parse_moment(self._spec.moment)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield record batches."""

@@ -221,13 +221,10 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
 
     def _look_for(self, spec: ScanSpec) -> None:
         """Look at the log, unless a scan may read what was there at an earlier look."""
-        feed = spec.changes
-        moments = {"until": feed.until, "since": feed.since} if feed else {"as_of": spec.as_of}
-        if moments.get("until" if feed else "as_of") is None:
+        if spec.moment is None:
             self._look(spec.max_staleness or 0.0)
-        for what, moment in moments.items():
-            if moment is not None:
-                self._look_at(moment, what)
+        for what, moment in spec.moments.items():
+            self._look_at(moment, what)
 
     def _look_at(self, moment: int | str, what: str) -> None:
         """Look at the log until it has come to a moment. Raises InvalidArgumentError: it is far in the future."""
@@ -305,8 +302,7 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
 
 def _reached(spec: ScanSpec, replica: Replica[Any]) -> ScanSpec:
     """Return a scan at a snapshot. Between the newest one and the time of day no commit is known, and one may come."""
-    moment, since = (spec.changes.until, spec.changes.since) if spec.changes else (spec.as_of, None)
-    safe = replica.safe
+    moment, since, safe = spec.moment, spec.moments.get("since"), replica.safe
     if moment is None or not safe < parse_moment(moment) <= replica.readable:
         return spec
     return spec.pinned(safe if since is None else max(safe, parse_moment(since)))

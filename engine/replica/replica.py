@@ -264,11 +264,9 @@ class Replica(Generic[AnyPoint]):
 
     def _reads_at(self, spec: ScanSpec) -> Reads:
         """Wait until the snapshot of a scan can be read: the tables that show it are there from then on."""
-        reads, feed = self.check_opened(), spec.changes
-        moments = {"since": feed.since, "until": feed.until} if feed else {"as_of": spec.as_of}
-        for what, moment in moments.items():
-            if moment is not None:
-                self._wait_for_moment(moment, what)
+        reads = self.check_opened()
+        for what, moment in spec.moments.items():
+            self._wait_for_moment(moment, what)
         return reads
 
     def _wait_for_moment(self, moment: int | str, what: str) -> None:

@@ -121,7 +121,7 @@ class ReplicaStore(AbsentStore):
     def pinned(self, spec: ScanSpec) -> ScanSpec:
         """Return a scan at a snapshot that this process can know. Raises UnavailableError: it is to read "now", or this
         process is further behind."""
-        if (spec.changes.until if spec.changes else spec.as_of) is not None:
+        if spec.moment is not None:
             return spec
         if spec.max_staleness is None:
             self.refuse()

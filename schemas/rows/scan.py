@@ -82,6 +82,17 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
     """A digest of the columns in the plan: set by the store in tickets. The ticket is rejected if the columns have
     changed, so that the stream has the announced schema."""
 
+    @property
+    def moment(self) -> int | str | None:
+        """The moment that it reads at, for changes the end of their range; None means now."""
+        return self.changes.until if self.changes else self.as_of
+
+    @property
+    def moments(self) -> dict[str, int | str]:
+        """All moments that it names, by the names of these parts."""
+        parts = {"until": self.changes.until, "since": self.changes.since} if self.changes else {"as_of": self.as_of}
+        return {name: moment for name, moment in parts.items() if moment is not None}
+
     def checked(self) -> ScanSpec:
         """Return the spec if its parts are consistent.
 
