@@ -223,7 +223,9 @@ def decode_group_header(view: memoryview, offset: int, seed: int) -> GroupHeader
     if crc != zlib.crc32(view[offset : offset + GROUP_HEADER_BYTES - _CRC.size], seed):
         raise MalformedError("the checksum of the group header is wrong")
     if kind != KIND_RECORDS or zero or not count or payload_bytes % ALIGNMENT:
-        raise MalformedError(f"this version of Nyala does not know groups of kind {kind}")
+        raise MalformedError(
+            f"this version of Nyala knows no group of kind {kind} with {count} records in {payload_bytes} bytes"
+        )
     return GroupHeader(payload_bytes, count, first_lsn, previous_crc, payload_crc, crc)
 
 

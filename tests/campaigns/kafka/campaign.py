@@ -1,7 +1,7 @@
 """Kill and pause the consumers of a group, their store and their broker, under load; look for each message once.
 
     python tests/campaigns/kafka/campaign.py --messages 1000000 --kills 40 --seed 0
-    python tests/campaigns/kafka/campaign.py --broker real --planted no-fence
+    python tests/campaigns/kafka/campaign.py --broker real --planted early-offsets
 
 Messages are inserted, not upserted: a message that is applied twice is a row that is there already, which the store
 refuses. Some messages are no JSON, and must be rejects, once each. A consumer that is paused for longer than its

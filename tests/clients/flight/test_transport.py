@@ -181,4 +181,5 @@ def test_large_messages_live_through_servers_that_come_and_go() -> None:
 
 @pytest.mark.night
 def test_large_messages_would_crash_without() -> None:
+    """If none of these processes crashes, gRPC was mended: then nothing has to be kept up."""
     assert any(_come_and_go(prepares=False, seconds=120) < 0 for _ in range(10))
