@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from nyala.engine.bucket.files import stored
 from nyala.engine.bucket.files.filesystem import BucketFileSystem
 from nyala.engine.maintenance.upkeep import TabletUpkeep
 from nyala.engine.mvcc.holding import Holding, verb
@@ -21,6 +22,7 @@ from nyala.engine.wal.slots.kept import KeptSlot
 from nyala.engine.wal.slots.lease import Lease
 from nyala.engine.wal.slots.pace import BYTES_MAX, Pace
 from nyala.engine.wal.slots.slot import Slot
+from nyala.engine.wal.slots.tail import Tail
 from nyala.schemas.errors import UnavailableError
 
 Plant = Callable[[], AbstractContextManager[object]]
@@ -129,6 +131,27 @@ def empty_memory_flushed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def claims_too_early() -> Iterator[None]:
+    """Who claims the log waits for its own lease, though its holder counts on a longer one (0859dfb5)."""
+    see = Tail._see
+
+    def see_no_lease(self: Tail, slot: Slot | None) -> None:
+        see(self, slot)
+        self.ttl = self._own_ttl
+
+    with patch.object(Tail, "_see", see_no_lease):
+        yield
+
+
+@contextmanager
+def caches_know_no_maker() -> Iterator[None]:
+    """A cache of a history that is gone is believed: files of one name and size pass for the same (f11f08c1)."""
+    key_of = stored.key_of
+    with patch.object(stored, "key_of", lambda store, maker, *place: key_of(store, "", *place)):
+        yield
+
+
 PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -142,6 +165,8 @@ PLANTED: dict[str, Plant] = {
         commits_in_one_request,
         claims_deleted,
         empty_memory_flushed,
+        claims_too_early,
+        caches_know_no_maker,
     )
 }
 
@@ -151,5 +176,7 @@ FIRST_SEEDS: dict[str, int] = dict.fromkeys(PLANTED, 0) | {
     "empty_memory_flushed": 21,
     "claims_deleted": 31,
     "former_holders_refuse": 66,
+    "claims_too_early": 1044,
+    "caches_know_no_maker": 3886,
 }
 """The first seed that found each; 0: it is among the first few."""

@@ -42,7 +42,7 @@ from .scenario import Scenario, scenario_of
 from .woes import Woes
 
 _WARM_SEEDS = 2
-_STEPS_MOST = 400_000
+_STEPS_MOST = 1_000_000
 _UNTIL_STAGED_IS_OLD = 40 * StoreOptions().staging_ttl_seconds
 
 

@@ -62,13 +62,16 @@ class Plan:
     """How each life but the last one ends: at a step drawn from the seed, by ``power`` or ``kill``; or by ``close``."""
     line_every: int
     """A thread may lose its turn at a line of the engine, once in so many on the average; 0: at locks alone."""
+    history_seconds: int | None = None
+    """How long the tables keep history; None: as by default. A life after a crash looks back at the one before."""
 
     @property
     def store_options(self) -> StoreOptions:
         return StoreOptions(**self.options)
 
     def __str__(self) -> str:
-        lines = [f"options {self.options}, {self.buckets} buckets, a line in {self.line_every}"]
+        kept = f", {self.history_seconds} s of history" if self.history_seconds else ""
+        lines = [f"options {self.options}, {self.buckets} buckets{kept}, a line in {self.line_every}"]
         for number, life in enumerate(self.lives):
             lines.append(f"life {number}, {self.ends[number] if number < len(self.ends) else 'closed'}:")
             lines += [f"  {actor.name}: {'; '.join(map(str, actor.steps))}" for actor in life]
@@ -99,7 +102,7 @@ def plan_of(seed: int) -> Plan:
     """Draw a plan."""
     random = Random(f"{seed} plan")
     lives = random.choice((1, 1, 2, 2, 3))
-    return Plan(
+    plan = Plan(
         seed,
         _options(random),
         random.choice((0, 0, 2, 3)),
@@ -107,6 +110,8 @@ def plan_of(seed: int) -> Plan:
         tuple(random.choice(("power", "power", "kill", "close")) for _ in range(lives - 1)),
         random.choice((0, 0, 60, 300, 2_000)),
     )
+    is_short = not {"power", "kill"}.intersection(plan.ends) and Random(f"{seed} history").random() < 0.5
+    return replace(plan, history_seconds=1) if is_short else plan
 
 
 def _options(random: Random) -> dict[str, Any]:

@@ -27,11 +27,12 @@ MODEL = ModelSchema(("k",), {"v": None, "n": None}, frozenset({"k"}), merges={"n
 Rows = dict[int, tuple[int | None, int | None]]
 
 
-def create(database: nyala.Database, buckets: int) -> None:
+def create(database: nyala.Database, buckets: int, history_seconds: int | None = None) -> None:
     """Create the tables that are not there."""
     levels = [partition.hash("k", buckets=buckets)] if buckets else []
+    options = {} if history_seconds is None else {"history_max_age_seconds": history_seconds}
     for name in sorted(set(TABLES) - set(database.list_tables())):
-        database.create_table(name, SCHEMA, "k", levels, {"n": ColumnOptions(merge="sum")})
+        database.create_table(name, SCHEMA, "k", levels, {"n": ColumnOptions(merge="sum")}, **options)
 
 
 def oracle() -> Oracle:
