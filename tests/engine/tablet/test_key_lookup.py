@@ -183,7 +183,7 @@ def test_the_index_is_built_beside_writers_after_the_opening(monkeypatch: pytest
     )
     subject.restart()
     assert subject.mode == "index", "the replay had so many keys to look for that it built one"
-    monkeypatch.setattr(key_lookup, "_SEARCHES_WORTH_INDEXING", 0)
+    monkeypatch.setattr(key_lookup.KeyLookup.build_for_searches, "__defaults__", (0,))
     subject.restart()
     lookup = subject.tablet.key_lookup
     assert subject.mode == "search"
