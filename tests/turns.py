@@ -2,7 +2,8 @@
 
 ``turns.txt`` names the functions of tests that cost more than a quarter of a second of processor time, all values of
 their parameters together; with Spark, more than two seconds by the clock. A file that a promise of
-``docs/guarantees*.md`` names runs one of its tests in every turn. The rules of the house always run.
+``docs/guarantees*.md`` names runs one of its tests in every turn. The rules of the house and the seeds of the
+simulations always run.
 
     COSTS=/tmp/costs.jsonl TURN= make test     # all tests, and what each costs
     python -m tests.turns /tmp/costs.jsonl     # writes turns.txt anew
@@ -27,7 +28,11 @@ PERIOD = 10
 LIST = Path(__file__).with_name("turns.txt")
 _PAGES = sorted((LIST.parents[1] / "docs").glob("guarantees*.md"))
 _SECONDS, _SPARK_SECONDS = 0.25, 2.0
-_ALWAYS = "tests/house/test_tidy.py::"
+_ALWAYS = (
+    "tests/house/test_tidy.py::",
+    "tests/simulation/store/test_store.py::test_seeds_are_right",
+    "tests/simulation/cluster/test_cluster.py::test_seeds_are_right",
+)
 
 
 def costly_tests() -> dict[str, float]:
