@@ -23,8 +23,9 @@ from ...schemas.table.column import ColumnSchema
 from ...schemas.table.operation import Operation
 from ..expression.rows import Rows
 from ..tablet.outcome import APPLIED, REFUSED, Outcome
+from .call_rules import CallRules
 from .checked_batch import checked_cells
-from .formulas import EXCLUDED, Formula, MergeRules, merge_rules
+from .formulas import EXCLUDED, Formula, MergeRules
 from .table_version import TableVersion
 from .tablet_change import taken, whole_rows
 
@@ -121,7 +122,7 @@ def computing_of(
 def _rules(version: TableVersion, texts: Mapping[str, str] | None, sent: Collection[int], now: int) -> MergeRules:
     """Return the rules that apply to a batch: those whose values come with it."""
     schema = version.schema
-    rules = version.rules if texts is None else merge_rules(texts, schema)
+    rules = version.rules if texts is None else version.plans[CallRules].of(texts)
     chosen: dict[int, Formula] = {}
     for number, rule in rules.items():
         lacking = sorted(name for name in rule.new if schema.by_name[name].id not in sent)
@@ -145,19 +146,19 @@ class _KeyMerge:
         newest: Newest,
     ) -> None:
         self._computing = computing
-        self._rules = rules
+        self._rules = {number: rule for number, rule in rules.items() if not rule.keeps}
         self._rows = rows
         self._first = first
         self._decided = decided
         self._newest = newest
-        self._is_associative = all(rule.is_associative for rule in rules.values())
+        self._is_associative = all(rule.is_associative for rule in self._rules.values())
         schema, immutable = computing.version.schema, computing.version.immutable
         sent = [int(name) for name in rows.schema.names]
         key = [column.id for column in schema.key]
         self._plain = [number for number in sent if not (number in rules or number in immutable or number in key)]
-        changed = {*rules, *self._plain, *key}
+        changed = {*self._rules, *self._plain, *key}
         self._changed = [column.id for column in schema.columns if column.id in changed]
-        own = {schema.by_name[name].id for rule in rules.values() for name in rule.own}
+        own = {schema.by_name[name].id for rule in self._rules.values() for name in rule.own}
         self._read = [column for column in schema.values if column.id in own]
         # The rows that apply, grouped by key in their order.
         applied = np.flatnonzero(decided.status == APPLIED)

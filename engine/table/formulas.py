@@ -54,6 +54,8 @@ class Formula:
     """The columns of the row that comes, which a merge reads."""
     is_associative: bool = False
     """Whether rows may be merged in any grouping."""
+    keeps: bool = False
+    """Whether the live row keeps its value: a merge rule is its own column, and nothing else."""
     without_null: Expression | None = None
     """A shorter expression for rows without NULL in what it reads, which are one column of each row."""
 
@@ -151,8 +153,15 @@ def columns_read(texts: Mapping[str, str]) -> set[str]:
     """Return the columns of live rows that the merge rules of a caller read, for which it needs grants."""
     names: set[str] = set()
     for name, text in texts.items():
-        names |= {name} if text in _WORDS else columns_of(parse_text(text, _LIMITS).tree)
+        tree = None if text in _WORDS else parse_text(text, _LIMITS).tree
+        names |= {name} if tree is None else set() if tree == ColumnName(name) else columns_of(tree)
     return names - {EXCLUDED}
+
+
+def columns_kept(texts: Mapping[str, str]) -> set[str]:
+    """Return the columns that keep their values in live rows, by the merge rules of a caller."""
+    trees = {name: parse_text(text, _LIMITS).tree for name, text in texts.items() if text not in _WORDS}
+    return {name for name, tree in trees.items() if tree == ColumnName(name)}
 
 
 def _rule(column: ColumnSchema, what: str, text: str, schema: TableSchema) -> Formula:
@@ -163,7 +172,8 @@ def _rule(column: ColumnSchema, what: str, text: str, schema: TableSchema) -> Fo
     is_associative = formula.expression.tree in alike or not (formula.own or formula.new)
     short = _SHORT.get(text)
     without_null = None if short is None else _formula(column, what, text, schema, short.format(**names)).expression
-    return replace(formula, is_associative=is_associative, without_null=without_null)
+    keeps = formula.expression.tree == ColumnName(column.name)
+    return replace(formula, is_associative=is_associative, keeps=keeps, without_null=without_null)
 
 
 def _formula(column: ColumnSchema, what: str, text: str, schema: TableSchema, meaning: str) -> Formula:

@@ -84,7 +84,10 @@ def route(
     shape, computing = shape_of(version, sent), None
     if version.formulas or operation is Operation.MERGE:
         computing = computing_of(version, operation, rules, sent, now or 0, limits)
-        shape = replace(shape, has_values=shape.has_values or bool(computing and computing.rules))
+        if computing and computing.rules is not None:
+            kept = {number for number, rule in computing.rules.items() if rule.keeps}
+            changes = len(kept) < len(computing.rules) or shape_of(version, sent - kept).has_values
+            shape = replace(shape, has_values=changes)
     return RoutedBatch(
         version,
         batch,

@@ -40,7 +40,7 @@ from ...schemas.table.operation import Operation
 from ...schemas.table.table import WEEK_SECONDS
 from . import rules
 from .audit import AuditLog
-from .needs import WRITTEN, has_keys, read_by_rules, read_by_scan, read_by_statement, written
+from .needs import WRITTEN, has_keys, kept_by_rules, read_by_rules, read_by_scan, read_by_statement, written
 from .rights import NONE, Caller, GrantBook, Rights, TableRights
 from .rules import AUDITED, told_of
 from .shown_stats import shown_stats
@@ -316,7 +316,7 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
         """See StoreService. The rules of a merge read and change the columns that they name."""
-        self._check_write(command.table, command.op, [*batch.schema.names, *(command.rules or ())])
+        self._check_write(command.table, command.op, [*batch.schema.names, *(command.rules or ())], rules=command.rules)
         if command.rules and (names := read_by_rules(command.rules)):
             self.check(self.seen(command.table, "write"), Privilege.READ, "write", lambda _: names)
         return self._store.begin_write(self._owned(command), batch, seq)
@@ -357,11 +357,21 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
             self._check_write(command.table, each.op or command.op, each.batch.schema.names, "stage")
             yield each
 
-    def _check_write(self, name: str, op: Operation, columns: Iterable[str], action: str = "write") -> None:
+    def _check_write(
+        self,
+        name: str,
+        op: Operation,
+        columns: Iterable[str],
+        action: str = "write",
+        rules: Mapping[str, str] | None = None,
+    ) -> None:
+        """``rules`` of a merge may keep the values of columns, which only new rows take then."""
         table = self.seen(name, action)
         for privilege in WRITTEN[op.base]:
             if table.privileges.get(privilege, NONE) is not None:
-                self.check(table, privilege, action, lambda about, of=privilege: written(of, columns, about))
+                kept = kept_by_rules(rules) if rules and privilege is Privilege.UPDATE else ()
+                names = [each for each in columns if each not in kept]
+                self.check(table, privilege, action, lambda about, of=privilege, names=names: written(of, names, about))
 
     # Checks
 

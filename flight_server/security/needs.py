@@ -60,6 +60,13 @@ def read_by_rules(rules: Mapping[str, str]) -> set[str]:
     return columns_read(rules)
 
 
+def kept_by_rules(rules: Mapping[str, str]) -> set[str]:
+    """Return the columns that a caller's merge gives to new rows alone, by its rules."""
+    from ...engine.table.formulas import columns_kept
+
+    return columns_kept(rules)
+
+
 def written(privilege: Privilege, columns: Iterable[str], table: TableDescription) -> set[str]:
     """Return the columns for which a caller's write needs a privilege. An update names its rows by their keys."""
     names = {*columns}

@@ -153,6 +153,41 @@ def test_rules_of_a_call_take_the_place_of_those_of_the_table(db: Database) -> N
     assert row_of(table, 1, "views") == (5,)
 
 
+def test_a_rule_that_is_its_column_keeps_the_value(db: Database) -> None:
+    table = make(db)
+    rules = {"views": "views + excluded.views", "note": "note", "best": '"best"', "tags": "tags"}
+    new = {"views": 1, "best": 1.0, "tags": ["x"], "note": "first"}
+    table.merge([{"k": 1, **new}, {"k": 1, "views": 2, "best": 3.0, "tags": [], "note": "second"}], rules=rules)
+    assert row_of(table, 1, *new) == (3, 1.0, ["x"], "first")
+    later = [{"k": k, "views": 4, "best": 9.0, "tags": None, "note": "later"} for k in (1, 2, 1)]
+    assert table.merge(later, rules=rules).applied == 3
+    assert row_of(table, 1, *new) == (11, 1.0, ["x"], "first")
+    assert row_of(table, 2, *new) == (4, 9.0, None, "later")
+
+
+def test_a_merge_that_keeps_all_values_changes_nothing(db: Database) -> None:
+    table = make(db)
+    table.merge([{"k": 1, "note": "first"}])
+    before = db.now()
+    assert table.merge([{"k": 1, "note": "second"}], rules={"note": "note"}).applied == 1
+    assert row_of(table, 1, "note") == ("first",)
+    assert table.changes(before).to_arrow().num_rows == 0
+    table.merge([{"k": 1, "note": "third"}, {"k": 2, "note": "new"}], rules={"note": "note", "views": "7"})
+    assert row_of(table, 1, "note", "views") == ("first", 7)
+    assert row_of(table, 2, "note", "views") == ("new", None)
+
+
+def test_many_different_rules_of_calls(embedded: Database) -> None:
+    table = make(embedded)
+    table.merge([{"k": 1, "views": 0}])
+    for number in range(200):
+        table.merge([{"k": 1, "views": 1}], rules={"views": f"views + excluded.views * {number % 70}"})
+    table.merge([{"k": 1, "views": 1}], rules={"views": f"views + {'0 + ' * 500}1"})
+    table.alter().rename_column("views", "seen").apply()
+    table.merge([{"k": 1, "seen": 1}], rules={"seen": "seen + excluded.seen"})
+    assert row_of(table, 1, "seen") == (sum(number % 70 for number in range(200)) + 2,)
+
+
 def test_a_rule_may_read_all_columns_of_both_rows(db: Database) -> None:
     table = make(db)
     table.merge([{"k": 1, "views": 3, "best": 1.5, "note": "a"}])

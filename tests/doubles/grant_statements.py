@@ -265,6 +265,9 @@ REQUESTS: dict[str, Request] = {
     "merge by the new row": needs(
         lambda c: c.put("merge", "k a", rules={"a": "excluded.a + 1"}), insert="k a", update="a"
     ),
+    "merge that keeps": needs(
+        lambda c: c.put("merge", "k a b", rules={"b": "b", "a": "excluded.a"}), insert="k a b", update="a"
+    ),
     "merge that copies": needs(
         lambda c: c.put("merge", "k", rules={"b": "CAST(a AS TEXT)"}), insert="k b", update="b", read="a"
     ),

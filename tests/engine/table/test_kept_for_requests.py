@@ -56,6 +56,23 @@ def test_a_scan_of_columns_that_are_not_there_leaves_nothing(db: Database, where
     assert size < KEPT_MAX
 
 
+@pytest.mark.parametrize("terms", [8, 80, 300])
+def test_merges_with_many_different_rules_leave_little(db: Database, terms: int) -> None:
+    def merge(number: int) -> None:
+        rule = " + ".join(["v", *("excluded.v" if number >> bit & 1 else "k" for bit in range(terms))])
+        db.table("t").merge({"k": [1], "v": [0]}, rules={"v": rule})
+
+    merge(0)
+    gc.collect()
+    tracemalloc.start()
+    for number in range(1, 128):
+        merge(number)
+    gc.collect()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < KEPT_MAX
+
+
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_write_of_columns_that_are_not_there_leaves_nothing(db: Database, rows: int) -> None:
     table = db.table("t")
