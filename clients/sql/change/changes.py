@@ -78,14 +78,14 @@ class Changes:
         return Changed("TRUNCATE TABLE", 0, result.timestamp)
 
 
-def work_of(tree: exp.Expr, target: ChangeTarget, reading: Reading, may_ignore: bool) -> Work:
-    """Return what a statement that changes rows has to write. ``may_ignore``: the store may count the rows it ignores.
+def work_of(tree: exp.Expr, target: ChangeTarget, reading: Reading, is_alone: bool) -> Work:
+    """Return what a statement that changes rows has to write. ``is_alone``: it is no part of a transaction.
 
     Raises:
         InvalidArgumentError: the statement is wrong, or a value does not fit.
     """
     if isinstance(tree, exp.Insert):
-        return insert(tree, target, reading, may_ignore)
+        return insert(tree, target, reading, is_alone)
     if isinstance(tree, exp.Update):
         return update(tree, target, reading)
     if isinstance(tree, exp.Delete):

@@ -11,14 +11,15 @@ from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import ColumnSchema
 from ....schemas.table.operation import Operation
 from .assignments import Assignments, assignments_of
+from .combining import is_new_value, rules_of
 from .literals import NO_LITERAL, is_default, literal
 from .names import alias_of, column, identifier, name_of, of_table, refuse_others
 from .target import ChangeTarget, Reading
-from .values import assigned, column_of, default_of, refuse_null
-from .writing import Part, Work
+from .translate import EXCLUDED
+from .values import assigned, column_of, default_of, refuse_long, refuse_null
+from .writing import Part, Work, is_one_write
 
 KIND = "INSERT"
-_EXCLUDED = "excluded"
 _NEW = "nyala_new_rows"
 """The name under which a query finds the new rows."""
 _ROW = "nyala_row"
@@ -26,8 +27,8 @@ _RUN_AT_ONCE = 200
 """How many expressions of VALUES one query computes."""
 
 
-def insert(tree: exp.Insert, target: ChangeTarget, reading: Reading, may_ignore: bool) -> Work:
-    """Return what an INSERT has to write. ``may_ignore``: the store may count the rows that it ignores.
+def insert(tree: exp.Insert, target: ChangeTarget, reading: Reading, is_alone: bool) -> Work:
+    """Return what an INSERT has to write. ``is_alone``: it is no part of a transaction.
 
     Raises:
         InvalidArgumentError: the statement is wrong, or a value does not fit.
@@ -44,8 +45,9 @@ def insert(tree: exp.Insert, target: ChangeTarget, reading: Reading, may_ignore:
         return Work(target, KIND, [Part(Operation.INSERT, rows)], rows.num_rows, None, is_read=False)
     _check_conflict(conflict, target)
     if not conflict.expressions:
-        return _unless_there(rows, target, reading, may_ignore)
-    return _or_update(conflict, alias_of(table), rows, given.column_names, target, reading)
+        return _unless_there(rows, target, reading, is_alone)
+    may_merge = is_alone and not _reads(tree, table, target)
+    return _or_update(conflict, alias_of(table), rows, given.column_names, target, reading, may_merge)
 
 
 def _rows(tree: exp.Insert, names: list[str], is_listed: bool, target: ChangeTarget, reading: Reading) -> pa.Table:
@@ -202,9 +204,14 @@ def _keys(conflict: exp.OnConflict) -> list[exp.Expr]:
     return conflict.args.get("conflict_keys") or []
 
 
-def _unless_there(rows: pa.Table, target: ChangeTarget, reading: Reading, may_ignore: bool) -> Work:
-    """DO NOTHING."""
-    if may_ignore:
+def _reads(tree: exp.Insert, table: exp.Expr, target: ChangeTarget) -> bool:
+    """Return whether a query of the statement may read the table that it changes."""
+    return any(each is not table and each.name.lower() == target.name.lower() for each in tree.find_all(exp.Table))
+
+
+def _unless_there(rows: pa.Table, target: ChangeTarget, reading: Reading, is_alone: bool) -> Work:
+    """DO NOTHING. The store counts the rows that it ignores."""
+    if is_alone:
         part = Part(Operation.INSERT_IGNORE, rows)
         return Work(target, KIND, [part], 0, None, counts_applied=True, is_read=False)
     there = _there(rows, target.name, target, reading, [])
@@ -215,15 +222,27 @@ def _unless_there(rows: pa.Table, target: ChangeTarget, reading: Reading, may_ig
 
 
 def _or_update(
-    conflict: exp.OnConflict, alias: str, rows: pa.Table, given: list[str], target: ChangeTarget, reading: Reading
+    conflict: exp.OnConflict,
+    alias: str,
+    rows: pa.Table,
+    given: list[str],
+    target: ChangeTarget,
+    reading: Reading,
+    may_merge: bool,
 ) -> Work:
-    """DO UPDATE. The store can do it at once where the columns that the statement gives are those that it sets."""
+    """DO UPDATE. The store can do it at once where the columns that the statement gives are those that it sets, or
+    where a merge means the same."""
     changes = assignments_of(conflict.expressions, target, alias)
     _refuse_twice(rows, target)
     where = conflict.args.get("where")
     if where is None and {*changes.names, *target.key} == {*given} and _are_new_values(changes):
         part = Part(Operation.UPSERT, rows.select(given))
         return Work(target, KIND, [part], rows.num_rows, None, is_read=False)
+    may_merge = may_merge and where is None and is_one_write(target, rows)
+    if may_merge and (merge := rules_of(changes, alias, given, rows.column_names, target)) is not None:
+        rules, names = merge
+        return Work(target, KIND, [Part(Operation.MERGE, rows.select(names), rules)], rows.num_rows, None)
+    refuse_long(rows, target.columns)
     changes = changes.mapped(lambda node: of_table(node, alias, target.columns))
     condition = exp.true() if where is None else of_table(where.this, alias, target.columns)
     there = _there(rows, alias, target, reading, changes.selected(condition), condition)
@@ -243,10 +262,7 @@ def _or_update(
 
 def _are_new_values(changes: Assignments) -> bool:
     """Return whether each column is set to the value that the new row has for it."""
-    return all(
-        isinstance(node, exp.Column) and node.table.lower() == _EXCLUDED and name_of(node) == name
-        for name, node in zip(changes.names, changes.nodes, strict=True)
-    )
+    return all(map(is_new_value, changes.names, changes.nodes))
 
 
 def _there(
@@ -259,11 +275,11 @@ def _there(
 ) -> pa.Table:
     """Return which new rows meet a row that is there: their places, whether ``condition`` holds, and ``selected``."""
     numbered = rows.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
-    excluded = exp.Table(this=identifier(_NEW), alias=exp.TableAlias(this=identifier(_EXCLUDED)))
+    excluded = exp.Table(this=identifier(_NEW), alias=exp.TableAlias(this=identifier(EXCLUDED)))
     table = exp.Table(this=identifier(target.name), alias=exp.TableAlias(this=identifier(alias)))
-    same = exp.and_(*(column(key, alias).eq(column(key, _EXCLUDED)) for key in target.key))
+    same = exp.and_(*(column(key, alias).eq(column(key, EXCLUDED)) for key in target.key))
     holds = exp.alias_(exp.paren(condition.copy()) if condition is not None else exp.true(), "nyala_holds")
-    query = exp.select(exp.alias_(column(_ROW, _EXCLUDED), _ROW), holds, *selected)
+    query = exp.select(exp.alias_(column(_ROW, EXCLUDED), _ROW), holds, *selected)
     return reading.rows(query.from_(excluded).join(table, on=same), {_NEW: numbered})
 
 
@@ -273,6 +289,8 @@ def _picked(rows: pa.Table, places: list[int]) -> pa.Table:
 
 def _first_of_each(keys: pa.Table) -> list[int]:
     """Return the places of the first row with each key."""
+    if keys.num_rows == 1:
+        return [0]
     first = keys.append_column(_ROW, pa.array(range(keys.num_rows), pa.int64()))
     return sorted(first.group_by(keys.column_names).aggregate([(_ROW, "min")]).column(f"{_ROW}_min").to_pylist())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, NamedTuple
 
 from sqlglot import exp
@@ -19,6 +19,8 @@ from ....schemas.table.column import ColumnSchema
 from .literals import NO_LITERAL, literal
 from .names import name_of
 
+EXCLUDED = "excluded"
+"""The name of the row that comes, in SQL and in merge rules."""
 Kind = Literal["int", "decimal", "double", "float", "text", "date", "timestamp", "bool", "binary", "null"]
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("int8", "int16", "int32", "int64"), "int"),
@@ -39,6 +41,7 @@ _ARITHMETIC: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Di
 _INTEGERS = {exp.DType.SMALLINT: "SMALLINT", exp.DType.INT: "INT", exp.DType.BIGINT: "BIGINT"}
 _EXACT: tuple[Kind, ...] = ("int", "decimal")
 _MOMENTS: tuple[Kind, ...] = ("date", "timestamp")
+_ORDERED: tuple[Kind, ...] = ("int", "decimal", "double", "float", "text", "date", "timestamp")
 _DEPTH_MAX = 50
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _ISO_TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?")
@@ -66,10 +69,14 @@ class Term(NamedTuple):
 class Translator:
     """Translates the expressions of one statement on the columns of one table."""
 
-    def __init__(self, columns: Mapping[str, ColumnSchema], alias: str) -> None:
+    def __init__(self, columns: Mapping[str, ColumnSchema], alias: str, new: Collection[str] = ()) -> None:
+        """``new`` are the columns of the row that comes, as ``excluded``."""
         self._columns = columns
         self._alias = alias
+        self._new = new
         self._depth = 0
+        self.read_new: set[str] = set()
+        """Those of ``new`` that were translated."""
 
     def condition(self, node: exp.Expr) -> str:
         """Return a condition as a filter of the store. Raises Foreign."""
@@ -107,13 +114,15 @@ class Translator:
             self._depth -= 1
 
     def _column(self, node: exp.Column) -> Term:
-        table = node.args.get("table")
-        if table is not None and name_of(table) != self._alias:
-            raise Foreign
         if not isinstance(node.this, exp.Identifier) or (column := self._columns.get(name_of(node))) is None:
             raise Foreign
-        quoted = column.name.replace('"', '""')
-        return Term(f'"{quoted}"', _kind_of(column))
+        table = node.args.get("table")
+        if table is None or name_of(table) == self._alias:
+            return Term(column_text(column.name), _kind_of(column))
+        if name_of(table) != EXCLUDED or column.name not in self._new:
+            raise Foreign
+        self.read_new.add(column.name)
+        return Term(f"{EXCLUDED}.{column_text(column.name)}", _kind_of(column))
 
     def _paren(self, node: exp.Paren) -> Term:
         return self.term(node.this)
@@ -183,6 +192,15 @@ class Translator:
         terms = [self.term(each) for each in (node.this, *node.expressions)]
         return Term(f"COALESCE({', '.join(each.text for each in terms)})", _common_kind(terms))
 
+    def _extreme(self, node: exp.Greatest | exp.Least) -> Term:
+        """NULLs are skipped, and NaN is the greatest number; a zero may have either sign."""
+        terms = [self.term(each) for each in (node.this, *node.expressions)]
+        (kind, *others) = {each.kind for each in terms}
+        if others or kind not in _ORDERED:
+            raise Foreign
+        word = "GREATEST" if isinstance(node, exp.Greatest) else "LEAST"
+        return Term(f"{word}({', '.join(each.text for each in terms)})", kind)
+
     def _nullif(self, node: exp.Nullif) -> Term:
         one, other = self.term(node.this), self.term(node.expression)
         _compared(one, "=", other)
@@ -244,6 +262,7 @@ _READERS: dict[type, tuple[frozenset[str], Any]] = {
     exp.Neg: (_THIS, Translator._negative),
     exp.DPipe: (_TWO | {"safe"}, Translator._joined),
     exp.Coalesce: (_THIS | {"expressions"}, Translator._coalesce),
+    **dict.fromkeys((exp.Greatest, exp.Least), (_THIS | {"expressions", "ignore_nulls"}, Translator._extreme)),
     exp.Nullif: (_TWO, Translator._nullif),
     exp.Abs: (_THIS, Translator._absolute),
     exp.Case: (frozenset({"ifs", "default"}), Translator._case),
@@ -252,6 +271,12 @@ _READERS: dict[type, tuple[frozenset[str], Any]] = {
     exp.Cast: (_THIS | {"to"}, Translator._cast),
 }
 """What reads a kind of node, and the parts of the node that it understands: one with others is left out."""
+
+
+def column_text(name: str) -> str:
+    """Return a column in an expression of the store."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _negated(node: exp.Expr, text: str) -> Term:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from ....schemas.cells.moment import python_cell
 from ....schemas.cells.types import LogicalType
 from ....schemas.cells.wrapped import unwrapped
 from ....schemas.errors import InvalidArgumentError
-from ....schemas.table.column import ColumnSchema
+from ....schemas.table.column import TRUNCATE, ColumnSchema
 from ...convert.casting import cast
 
 _DAY_NANOSECONDS = 86_400_000_000_000
@@ -80,6 +80,21 @@ def refuse_null(cells: pa.Array, column: ColumnSchema, table: str) -> None:
     """Raise InvalidArgumentError: a cell is NULL, and the column takes none."""
     if cells.null_count and not column.nullable:
         raise InvalidArgumentError(f"column {column.name!r} of table {table!r} is NOT NULL, but the value is NULL")
+
+
+def refuse_long(rows: pa.Table, columns: Mapping[str, ColumnSchema]) -> None:
+    """Refuse new rows whose text is too long for its column, as the store does, though it may not see them all.
+
+    Raises:
+        InvalidArgumentError: one is; the message names the column.
+    """
+    for name in rows.column_names:
+        column = columns[name]
+        if column.logical.name != "varchar" or column.too_long == TRUNCATE:
+            continue
+        length = column.logical.length
+        if (pc.max(pc.utf8_length(rows.column(name))).as_py() or 0) > length:
+            raise InvalidArgumentError(f"the cell of column {name!r} has more than {length:,} characters")
 
 
 def _array(cells: Sequence[Any]) -> pa.Array:

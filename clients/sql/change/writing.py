@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ....schemas.errors import StoreError, error_of
+from ....schemas.errors import InvalidArgumentError, StoreError, error_of
 from ....schemas.protocol.service import StoreService
 from ....schemas.rows.batches import in_one
 from ....schemas.rows.transaction import StagedBatch, TransactionCommit
@@ -20,6 +21,8 @@ from .target import ChangeTarget
 
 BATCH_ROWS = 65_536
 _BATCH_BYTES = 8 << 20
+_RULE = re.compile(r"the merge of column ('[^']*'): (column \1)?")
+"""In an error of a merge, whose rules the statement does not know."""
 
 
 class Part(NamedTuple):
@@ -27,6 +30,8 @@ class Part(NamedTuple):
 
     op: Operation
     rows: pa.Table
+    rules: dict[str, str] | None = None
+    """Of a merge, which must be ``is_one_write``."""
 
 
 class Changed(NamedTuple):
@@ -80,7 +85,7 @@ class Staging:
                 continue
             self._count += 1
             stage = Stage(transaction=self.id, part=str(self._count), table_id=target.about.table_id)
-            command = WriteCommand(table=target.name, op=part.op, stage=stage)
+            command = WriteCommand(table=target.name, op=part.op, stage=stage, rules=part.rules)
             names += self.store.stage(command, map(StagedBatch, batches_of(part.rows))).parts
         return names
 
@@ -108,11 +113,8 @@ def write(store: StoreService, work: Work) -> Changed:
     parts = [part for part in work.parts if part.rows.num_rows]
     if not parts:
         return work.done(None)
-    if len(parts) == 1 and len(work.target.about.stores) <= 1 and _is_small(parts[0].rows):
-        command = WriteCommand(table=work.target.name, op=parts[0].op, atomic=True, if_timestamp=work.if_timestamp)
-        result = store.write(command, in_one(parts[0].rows.to_batches()))
-        refuse_rows(result)
-        return work.done(result)
+    if len(parts) == 1 and is_one_write(work.target, parts[0].rows):
+        return work.done(_write_at_once(store, work, parts[0]))
     staging = Staging(store)
     try:
         staging.parts = staging.stage(work.target, parts)
@@ -120,6 +122,24 @@ def write(store: StoreService, work: Work) -> Changed:
     except BaseException:
         staging.abort()
         raise
+
+
+def _write_at_once(store: StoreService, work: Work, part: Part) -> WriteResult:
+    command = WriteCommand(
+        table=work.target.name, op=part.op, atomic=True, if_timestamp=work.if_timestamp, rules=part.rules
+    )
+    try:
+        result = store.write(command, in_one(part.rows.to_batches()))
+        refuse_rows(result)
+    except InvalidArgumentError as error:
+        if part.rules is None:
+            raise
+        raise InvalidArgumentError(_RULE.sub(_of_column, error.message, count=1)) from None
+    return result
+
+
+def _of_column(rule: re.Match[str]) -> str:
+    return rule[2] or f"column {rule[1]}: "
 
 
 def refuse_rows(result: WriteResult) -> None:
@@ -145,5 +165,6 @@ def batches_of(rows: pa.Table) -> Sequence[pa.RecordBatch]:
     return rows.combine_chunks().to_batches(max_chunksize=each)
 
 
-def _is_small(rows: pa.Table) -> bool:
-    return rows.num_rows <= BATCH_ROWS and rows.nbytes <= _BATCH_BYTES
+def is_one_write(target: ChangeTarget, rows: pa.Table) -> bool:
+    """Return whether rows of a table are written at once, instead of being staged and then committed."""
+    return len(target.about.stores) <= 1 and rows.num_rows <= BATCH_ROWS and rows.nbytes <= _BATCH_BYTES

@@ -115,7 +115,11 @@ def counter(served: SqlServer) -> Iterator[nyala.Table]:
 
 @pytest.mark.parametrize(
     "text",
-    ["UPDATE counter SET n = n + 1 WHERE id = 1", "UPDATE counter SET n = (SELECT n + 1 FROM counter WHERE id = 1)"],
+    [
+        "UPDATE counter SET n = n + 1 WHERE id = 1",
+        "UPDATE counter SET n = (SELECT n + 1 FROM counter WHERE id = 1)",
+        "INSERT INTO counter VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET n = counter.n + excluded.n",
+    ],
 )
 def test_nobody_gives_up(served: SqlServer, counter: nyala.Table, text: str) -> None:
     threads, times = 6, 8
