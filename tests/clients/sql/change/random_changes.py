@@ -77,6 +77,8 @@ _SETS = [
     "n = (SELECT max(n) FROM other)",
     "n = (SELECT max(o.n) FROM other o WHERE o.id = t.id)",
     "n = nullif(n, 3)",
+    "n = greatest(n, 20)",
+    "price = greatest(price, price * 2), city = least(city, 'b')",
     "city = upper(city)",
     "n = n, city = city",
     "n = m, m = 5",

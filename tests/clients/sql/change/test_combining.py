@@ -143,6 +143,14 @@ def test_one_value_that_does_not_fit_refuses_all_rows(sql: SmallSql) -> None:
     assert [row["n"] for row in sql.rows("c")] == [10]
 
 
+@pytest.mark.parametrize("where", ["", " WHERE c.n > 0"])
+def test_a_text_that_is_too_long_is_refused_where_its_row_is_there_too(sql: SmallSql, where: str) -> None:
+    sql.run("CREATE TABLE c (id bigint PRIMARY KEY, n bigint, s varchar(3)); INSERT INTO c VALUES (1, 1, 'abc')")
+    with pytest.raises(InvalidArgumentError, match="column 's' has more than 3 characters"):
+        sql.run(f"INSERT INTO c VALUES (1, 1, 'abcd') {RAISE}{where}")
+    assert sql.rows("c") == [{"id": 1, "n": 1, "s": "abc"}]
+
+
 @pytest.mark.parametrize("option", ["order_by = 'n'", "ttl = '1h'"])
 def test_tables_whose_rows_are_ordered_or_expire_are_read(sql: SmallSql, option: str) -> None:
     sql.run(f"CREATE TABLE c (id bigint PRIMARY KEY, n bigint) WITH ({option}); INSERT INTO c VALUES (1, 2)")
