@@ -22,7 +22,7 @@ from tests.dose import dose
 from .random_conflicts import TABLE, statement
 from .small_reader import SmallSql
 
-COUNT = dose(200, 5_000)
+COUNT = dose(120, 5_000)
 SEEDS = dose([1], [1, 2, 3, 4, 5, 6])
 
 
