@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...schemas.cells.types import LogicalType
 from ..codecs.chooser import candidates_of, choose
 from ..codecs.codec import PAGE_ROWS, Codec
 from ..codecs.compression import LZ4
@@ -22,6 +23,7 @@ from ..codecs.shredded import ShreddedCodec
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, Vector, as_bytes
 from .format import IS_DICTIONARY
+from .leaf_zones import LeavesOfValues
 from .page import EncodedPage, encode_page
 
 MAX_DISTINCT_SHARE = 0.5
@@ -104,7 +106,10 @@ class StreamEncoder:
 class DictionaryEncoder(StreamEncoder):
     """Encodes the pages of a stream of strings as codes for as long as that pays, then with other codecs."""
 
-    def __init__(self, physical: PhysicalType, others: Sequence[Codec], compression: int) -> None:
+    def __init__(
+        self, physical: PhysicalType, others: Sequence[Codec], compression: int, nested: str | None = None
+    ) -> None:
+        """``nested`` is the type of nested cells."""
         super().__init__(physical, others, compression)
         self._coder = codec_by_name("dictionary")
         builder = DictionaryBuilder()
@@ -113,6 +118,11 @@ class DictionaryEncoder(StreamEncoder):
         self._takes_values = True
         self._page_count = 0
         self._adopted: BytesVector | None = None
+        self._nested = LogicalType.parse(nested).arrow if nested else None
+        self._leaves = self._new_leaves()
+
+    def _new_leaves(self) -> LeavesOfValues | None:
+        return LeavesOfValues(self._nested) if self._nested is not None else None
 
     def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
         """Return the next page: codes while the dictionary accepts its values, others from then on."""
@@ -120,13 +130,15 @@ class DictionaryEncoder(StreamEncoder):
         self._page_count += 1
         if coded is None:
             return super().encode(cells, is_full)
-        return self._page(self._coder, coded), coded
+        page = self._page(self._coder, coded)
+        return (page._replace(leaves=self._leaves.zone_maps(coded)) if self._leaves else page), coded
 
     def restart(self) -> None:
         super().restart()
         self._page_count = 0
         if not self._takes_values:
             self._builder = None
+        self._leaves = self._new_leaves()
         if self._builder is not None:
             self._builder = DictionaryBuilder()
             self._values = self._builder.dictionary()
@@ -214,5 +226,5 @@ def stream_encoder(
     if nested and not codec:
         others = [plain, ShreddedCodec(nested)]
     if physical is PhysicalType.BYTES:
-        return DictionaryEncoder(physical, others, compression)
+        return DictionaryEncoder(physical, others, compression, nested)
     return StreamEncoder(physical, others, compression)

@@ -11,7 +11,8 @@ bytes, so that each is restored exactly.
 """
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import zstandard
@@ -22,6 +23,7 @@ from ...schemas.message import Message, new_list
 from ..codecs.codec import PAGE_ROWS
 from ..vectors.physical import PhysicalType
 from .format import HEADER_BYTES, TAIL_BYTES, TRAILER_BYTES, Trailer, page_crc
+from .leaf_zones import leaves_named
 from .zone_map import ZoneMap, ZoneValue
 
 COMPRESS_ABOVE = 4096
@@ -44,6 +46,16 @@ class ZoneEntry(Message, frozen=True, strict=True, extra="ignore"):
     has_nan: bool = False
 
 
+class LeafEntry(Message, frozen=True, strict=True, extra="ignore"):
+    """The zone map of one leaf of the structs of a page in the footer of a cfile, as in `ZoneEntry`."""
+
+    null_count: NonNegativeInt = 0
+    min: int | str | None = None
+    max: int | str | None = None
+    exact: bool = True
+    has_nan: bool = False
+
+
 class PageEntry(Message, frozen=True, strict=True, extra="ignore"):
     """One page in the footer of a cfile: its position and content."""
 
@@ -52,6 +64,8 @@ class PageEntry(Message, frozen=True, strict=True, extra="ignore"):
     row_count: NonNegativeInt
     null_count: NonNegativeInt = 0
     zone: ZoneEntry | None = None
+    leaves: list[LeafEntry | None] = Field(default_factory=new_list)
+    """The zone map of each leaf of the stream's struct type (`leaf_zones`), None if it has none; or nothing at all."""
 
 
 class StreamEntry(Message, frozen=True, strict=True, extra="ignore"):
@@ -71,6 +85,8 @@ class StreamEntry(Message, frozen=True, strict=True, extra="ignore"):
     pages: list[PageEntry]
     dictionary: PageEntry | None = None
     """The page of distinct values, for streams with dictionary pages."""
+    nested: str | None = None
+    """The struct type of the cells, as text, if pages have zone maps of its leaves."""
 
     @property
     def has_even_pages(self) -> bool:
@@ -177,10 +193,23 @@ def _stream_fault(stream: StreamEntry, end: int) -> str | None:
         return f"{len(stream.pages)} pages of {page_rows} rows for {row_count} rows"
     if len({page.zone is None for page in stream.pages}) > 1:
         return "bounds for some of its pages only"
+    if (fault := _leaves_fault(stream)) is not None:
+        return fault
     for page in stream.all_pages:
         if page.offset < HEADER_BYTES or page.offset + page.length > end:
             return f"a page at bytes {page.offset} to {page.offset + page.length}, outside the file's pages"
     return None
+
+
+def _leaves_fault(stream: StreamEntry) -> str | None:
+    counts = {len(page.leaves) for page in stream.pages if page.leaves}
+    if not counts and stream.nested is None:
+        return None
+    try:
+        leaves = leaves_named(stream.nested or "")
+    except ValueError as error:
+        return f"bounds of leaves: {error}"
+    return f"bounds of {counts} leaves, not {len(leaves)}" if counts - {len(leaves)} else None
 
 
 def _decompressed(trailer: Trailer, stored: memoryview) -> bytes:
@@ -195,16 +224,38 @@ def _decompressed(trailer: Trailer, stored: memoryview) -> bytes:
     return raw
 
 
-def page_entry(offset: int, length: int, zone: ZoneMap, keep_zone: bool) -> PageEntry:
-    """Return the footer's entry of a page, with or without its bounds."""
+def page_entry(
+    offset: int, length: int, zone: ZoneMap, keep_zones: bool, leaves: Sequence[ZoneMap | None] = ()
+) -> PageEntry:
+    """Return the footer's entry of a page, with or without its bounds and those of leaves."""
     entry = ZoneEntry(min=_to_json(zone.min), max=_to_json(zone.max), exact=zone.exact, has_nan=zone.has_nan)
     return PageEntry(
         offset=offset,
         length=length,
         row_count=zone.row_count,
         null_count=zone.null_count,
-        zone=entry if keep_zone else None,
+        zone=entry if keep_zones else None,
+        leaves=[leaf and _leaf_entry(leaf) for leaf in leaves] if keep_zones else [],
     )
+
+
+def _leaf_entry(zone: ZoneMap) -> LeafEntry:
+    return LeafEntry(
+        null_count=zone.null_count,
+        min=_to_json(zone.min),
+        max=_to_json(zone.max),
+        exact=zone.exact,
+        has_nan=zone.has_nan,
+    )
+
+
+def leaf_zone_map_from(page: PageEntry, zone: LeafEntry, physical: PhysicalType) -> ZoneMap:
+    """Return the zone map of a leaf of a page from the footer, in Python's types. Raises ValueError for what is none of
+    its cells."""
+    if zone.null_count > page.row_count:
+        raise ValueError(f"{zone.null_count} NULLs in {page.row_count} rows")
+    bounds = ZoneEntry(min=zone.min, max=zone.max, exact=zone.exact, has_nan=zone.has_nan)
+    return replace(zone_map_from(page, bounds, physical), null_count=zone.null_count)
 
 
 def zone_map_from(page: PageEntry, zone: ZoneEntry, physical: PhysicalType) -> ZoneMap:

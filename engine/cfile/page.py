@@ -4,6 +4,7 @@ A page stores which cells are NULL apart from the cells themselves: the codec se
 NULL cell is zero or empty. A page with only NULLs is just a header.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ from .format import (
     seal_page,
     stored_page_crc,
 )
+from .leaf_zones import leaf_zone_maps
+from .zone_map import ZoneMap
 
 MIN_SAVING = 0.1
 """The share of a page that compression must save, or the page stays uncompressed."""
@@ -48,6 +51,8 @@ class EncodedPage(NamedTuple):
     header: PageHeader
     payload: bytes | memoryview
     bitmap: bytes
+    leaves: Sequence[ZoneMap | None] = ()
+    """The zone maps of the leaves of its structs, for the footer."""
 
     @property
     def length(self) -> int:
@@ -67,19 +72,24 @@ def encode_page(vector: Vector, physical: PhysicalType, codec: Codec, compressio
     Raises InvalidArgumentError when they take more than ``MAX_PAGE_BYTES`` bytes.
     """
     bitmap, payload = b"", np.empty(0, np.uint8)
+    leaves: Sequence[ZoneMap | None] = ()
     if vector.valid is not None and not vector.valid.any() and len(vector):
         flags |= ALL_NULL
     else:
         if vector.valid is not None and not vector.valid.all():
             flags |= HAS_BITMAP
             bitmap = np.packbits(vector.valid, bitorder="little").tobytes()
-        payload = codec.encode(vector, physical)
+        if isinstance(codec, ShreddedCodec):
+            array = codec.array_of(vector)
+            payload, leaves = codec.encode_array(array), leaf_zone_maps(array)
+        else:
+            payload = codec.encode(vector, physical)
     raw_length = len(payload)
     if raw_length > MAX_PAGE_BYTES:
         raise InvalidArgumentError(f"{len(vector)} cells take {raw_length} bytes; a page holds {MAX_PAGE_BYTES}")
     stored, compression = _smaller(payload, compression)
     header = PageHeader(len(vector), codec.code, compression, flags, raw_length, len(stored), len(bitmap))
-    return EncodedPage(header, stored, bitmap)
+    return EncodedPage(header, stored, bitmap, leaves)
 
 
 def _smaller(payload: np.ndarray, compression: int) -> tuple[bytes | memoryview, int]:

@@ -5,10 +5,12 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from .. import threads
 from ..codecs.codec import CorruptPageError
 from ..codecs.dictionary import DictionaryCodec, attach
+from ..codecs.shredded import array_of_page, cells_of_array
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import (
     BytesVector,
@@ -21,8 +23,9 @@ from ..vectors.vector import (
     zeros,
 )
 from .cache import FilePages, PageAddress
-from .footer import StreamEntry, zone_map_from
+from .footer import PageEntry, StreamEntry, leaf_zone_map_from, zone_map_from
 from .format import IS_DICTIONARY, StreamKey
+from .leaf_zones import Path, leaves_named
 from .outline import PageOutline
 from .page import FileImage, Page, load_page
 from .zone_map import PageZones, ZoneMap
@@ -81,6 +84,7 @@ class StreamReader:
         self._has_restored = not _RESTORED.isdisjoint(entry.encodings)
         self._zone_maps: list[ZoneMap] | None = None
         self._page_zones: PageZones | None = None
+        self._leaf_zones: dict[Path, list[ZoneMap | None]] | None = None
         self._dictionary: BytesVector | None = None
         self._longest: int | None = None
         self._dictionary_lock = threads.Lock()
@@ -102,6 +106,28 @@ class StreamReader:
         if self._page_zones is None:
             self._page_zones = PageZones.of(self.zone_maps, self.physical)
         return self._page_zones
+
+    def leaf_zone_maps(self, kind: str, path: Path) -> list[ZoneMap | None]:
+        """Return the bounds of a leaf in each page, None where they are unknown; empty if they are in all pages.
+
+        ``kind`` is the struct type of the column, as text, and ``path`` leads to the leaf.
+        """
+        if self._leaf_zones is None:
+            self._leaf_zones = self._load_leaf_zones()
+        return self._leaf_zones.get(path, []) if kind == self.entry.nested else []
+
+    def _load_leaf_zones(self) -> dict[Path, list[ZoneMap | None]]:
+        zones: dict[Path, list[ZoneMap | None]] = {}
+        if self.entry.nested is None:
+            return zones
+        try:
+            for number, leaf in enumerate(leaves_named(self.entry.nested)):
+                of_leaf = [_leaf_zone_map(page, number, leaf.physical) for page in self.entry.pages]
+                if leaf.has_bounds and any(of_leaf):
+                    zones[leaf.path] = of_leaf
+        except ValueError as error:
+            raise self._image.corruption(self._image.footer_offset, self.key, error) from error
+        return zones
 
     def read(self, first: int, last: int) -> Vector:
         """Return rows [first, last). Rows of one page are decoded once, directly into the result."""
@@ -314,6 +340,15 @@ class StreamReader:
         except CorruptPageError as error:
             raise self._image.corruption(page.offset, self._name(number), error) from error
 
+    def decoded_apart(self, number: int, page: Page) -> tuple[Vector, pa.Array]:
+        """Return all cells of shredded page ``number``, a result of ``page``, and the array that they come from."""
+        try:
+            array = array_of_page(page.stored, page.row_count)
+            cells = self._assemble(cells_of_array(array), page.valid_range(0, page.row_count), page)
+        except CorruptPageError as error:
+            raise self._image.corruption(page.offset, self._name(number), error) from error
+        return cells, array
+
     def _gather_page(self, number: int, rows: np.ndarray) -> Vector:
         """Return the cells at ``rows``, counted from the page's first."""
         page = self.page(number)
@@ -412,3 +447,10 @@ class StreamReader:
 
     def _name(self, number: int) -> str:
         return f"{self.key} page {number}"
+
+
+def _leaf_zone_map(page: PageEntry, number: int, physical: PhysicalType) -> ZoneMap | None:
+    if page.null_count == page.row_count:
+        return ZoneMap(None, None, page.row_count, page.row_count, exact=True)
+    leaf = page.leaves[number] if page.leaves else None
+    return leaf and leaf_zone_map_from(page, leaf, physical)

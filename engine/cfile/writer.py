@@ -247,7 +247,10 @@ class StreamWriter:
             return False
         self.row_count += entry.row_count
         self.raw_bytes += raw_bytes
-        self._pages.append(entry.model_copy(update={"offset": self._file.append_page(page)}))
+        update: dict[str, Any] = {"offset": self._file.append_page(page)}
+        if stream.entry.nested != self._nested:
+            update["leaves"] = []
+        self._pages.append(entry.model_copy(update=update))
         return True
 
     def finish(self) -> None:
@@ -269,6 +272,7 @@ class StreamWriter:
                 encodings=self._encoder.encodings,
                 pages=self._pages,
                 dictionary=self._write_dictionary(dictionary) if dictionary else None,
+                nested=self._nested if any(page.leaves for page in self._pages) else None,
             )
         )
 
@@ -297,7 +301,8 @@ class StreamWriter:
 
     def _add(self, page: EncodedPage, cells: Vector) -> None:
         zone = zone_map_of(cells, self._physical)
-        self._pages.append(page_entry(self._file.append_page(page), page.length, zone, self._zone_maps))
+        entry = page_entry(self._file.append_page(page), page.length, zone, self._zone_maps, page.leaves)
+        self._pages.append(entry)
 
     def _write_dictionary(self, page: EncodedPage) -> PageEntry:
         offset = self._file.append_page(page)

@@ -58,10 +58,17 @@ class ShreddedCodec:
 
     def encode(self, vector: Vector, physical: PhysicalType) -> np.ndarray:
         """Return the payload. The cells are of the codec's type, empty under NULL."""
+        return self.encode_array(self.array_of(vector))
+
+    def array_of(self, vector: Vector) -> pa.Array:
+        """Return cells of the codec's type, empty under NULL, as an array."""
         assert isinstance(vector, BytesVector) and self._kind, "nested cells of a known type"
-        text = self._kind.encode()
         valid = vector.lengths > 0  # no nested cell is empty
-        array = nested_to_arrow(BytesVector(vector.offsets, vector.data, valid), LogicalType.parse(self._kind).arrow)
+        return nested_to_arrow(BytesVector(vector.offsets, vector.data, valid), LogicalType.parse(self._kind).arrow)
+
+    def encode_array(self, array: pa.Array) -> np.ndarray:
+        """Return the payload of an array from ``array_of``."""
+        text = self._kind.encode()
         streams = [bytes(stream) for stream in _streams_of(array)]
         ends = np.cumsum([len(stream) for stream in streams]).astype(END)
         head = np.array([len(text)], _LENGTH).tobytes() + text + ends.tobytes()
@@ -75,11 +82,11 @@ class ShreddedCodec:
     def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> BytesVector:
         """Return rows [first, last), a view of the whole page."""
         check_range(first, last, row_count)
-        return _restored(payload, row_count).slice(first, last)
+        return cells_of_array(array_of_page(payload, row_count)).slice(first, last)
 
     def gather(self, payload: np.ndarray, physical: PhysicalType, row_count: int, rows: np.ndarray) -> BytesVector:
         """Return the cells at ``rows``."""
-        return _restored(payload, row_count).take(check_rows(rows, row_count))
+        return cells_of_array(array_of_page(payload, row_count)).take(check_rows(rows, row_count))
 
     def ranges_of_row(
         self, payload: np.ndarray, physical: PhysicalType, row_count: int, row: int
@@ -88,9 +95,14 @@ class ShreddedCodec:
         yield 0, len(payload)
 
 
-def _restored(payload: np.ndarray, row_count: int) -> BytesVector:
+def array_of_page(payload: np.ndarray, row_count: int) -> pa.Array:
+    """Return the cells of a shredded page as an array."""
     kind, streams = _split(payload)
-    array = _array(kind, row_count, iter(streams))
+    return _array(kind, row_count, iter(streams))
+
+
+def cells_of_array(array: pa.Array) -> BytesVector:
+    """Return the cells of an array of a shredded page, empty under NULL."""
     cells = nested_from_arrow(array)
     return BytesVector(cells.offsets, cells.data)
 

@@ -5,7 +5,7 @@ column with literals becomes a leaf that pages can be skipped by; what computes 
 on rows. A column that cannot be NULL makes IS NOT NULL true and IS NULL false.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ import pyarrow as pa
 from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.protocol.request import check
-from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableSchema
 from ..expression import tree
 from ..expression.folding import folded
@@ -22,9 +21,11 @@ from ..expression.names import check_columns
 from ..expression.narrowing import CellComparison, listed_cells, narrowed
 from ..expression.rows import Rows
 from ..expression.tree import (
+    FIELD,
     FLIPPED,
     Among,
     Between,
+    Call,
     ColumnName,
     Compared,
     ComparisonOp,
@@ -36,7 +37,7 @@ from ..expression.tree import (
     Not,
 )
 from ..vectors.physical import PhysicalType, physical_of
-from .bound import FALSE, TRUE, BoundFilter, Compare, Node, NullTest, OneOf, Test, all_of, any_of
+from .bound import FALSE, TRUE, BoundFilter, Compare, Node, NullTest, OneOf, StructLeaf, Test, all_of, any_of
 from .like import bind_like
 
 __all__ = ["BoundFilter", "bind"]
@@ -57,15 +58,18 @@ def bind(where: Expr | None, schema: TableSchema, now: int = 0) -> BoundFilter:
 
 
 class _Column:
-    """A column of the table, for the leaves."""
+    """A column of the table, for the leaves; or the field of structs of one, to which a ``path`` leads."""
 
-    def __init__(self, schema: ColumnSchema) -> None:
-        self.id = schema.id
-        self.name = schema.name
-        self.kind: LogicalType = schema.logical
-        self.physical: PhysicalType = physical_of(self.kind.arrow)
-        self.not_null: Node = NullTest(schema.id, is_null=False) if schema.nullable else TRUE
-        self.null: Node = NullTest(schema.id, is_null=True) if schema.nullable else FALSE
+    def __init__(
+        self, column_id: int, name: str, kind: LogicalType, nullable: bool, path: tuple[int, ...] = ()
+    ) -> None:
+        self.id = column_id
+        self.name = name
+        self.kind = kind
+        self.path = path
+        self.physical: PhysicalType = physical_of(kind.arrow)
+        self.not_null: Node = NullTest(column_id, is_null=False) if nullable else TRUE
+        self.null: Node = NullTest(column_id, is_null=True) if nullable else FALSE
 
     def refusal(self, value: Any) -> InvalidArgumentError:
         """Return the error for a literal that cannot be compared with the column."""
@@ -99,28 +103,52 @@ class _Binder:
                 return all_of(parts) if (op == "and") != negated else any_of(parts)
             case Constant(value=bool() as value):
                 return TRUE if value != negated else FALSE
-            case ColumnName(name=name):
-                return _comparison(self._column(name), "=", True, negated)
-            case Compared(op=op, left=ColumnName(name=name), right=Constant(value=value)):
-                return _comparison(self._column(name), op, value, negated)
-            case Compared(op=op, left=Constant(value=value), right=ColumnName(name=name)):
-                return _comparison(self._column(name), FLIPPED[op], value, negated)
-            case Between(arg=ColumnName(name=name), low=Constant(value=low), high=Constant(value=high)):
-                return _between(self._column(name), low, high, negated)
-            case Among(arg=ColumnName(name=name), values=values, others=()):
-                return _in_list(self._column(name), values, negated)
-            case Matches(arg=ColumnName(name=name)):
-                return _like(self._column(name), node, negated)
-            case IsNull(arg=ColumnName(name=name)):
-                column = self._column(name)
-                return column.not_null if negated else column.null
             case _:
-                return self._test(node, negated)
+                leaf = _of_one(node, self._column, negated)
+                return self._test(node, negated) if leaf is None else leaf
 
-    def _column(self, name: str) -> _Column:
-        if name not in self._columns:
-            self._columns[name] = _Column(self._schema.column(name))
-        return self._columns[name]
+    def _column(self, node: Expr) -> _Column | None:
+        """Return the column that an expression is."""
+        if not isinstance(node, ColumnName):
+            return None
+        if node.name not in self._columns:
+            column = self._schema.column(node.name)
+            self._columns[node.name] = _Column(column.id, column.name, column.logical, column.nullable)
+        return self._columns[node.name]
+
+    def _leaf(self, node: Expr) -> _Column | None:
+        """Return the field of structs of a column that an expression is, as a column."""
+        names: list[str] = []
+        arg = node
+        while isinstance(arg, Call) and arg.name == FIELD and isinstance(arg.args[1], Constant):
+            names.append(arg.args[1].value)
+            arg = arg.args[0]
+        column = self._column(arg) if names else None
+        if column is None:
+            return None
+        kind, path = column.kind, column.path
+        for name in reversed(names):
+            fields = [field for field, _ in kind.fields] if kind.name == "struct" else []
+            if name not in fields:
+                return None
+            path = (*path, fields.index(name))
+            kind = kind.fields[path[-1]][1]
+        return None if kind.is_nested else _Column(column.id, ".".join(names), kind, True, path)
+
+    def _struct_leaf(self, node: Expr, negated: bool) -> StructLeaf | None:
+        """Return what zone maps need to know of a test of one field of structs."""
+        leaves: list[_Column] = []
+
+        def find(arg: Expr) -> _Column | None:
+            leaf = self._leaf(arg)
+            leaves.extend([leaf] if leaf else [])
+            return leaf
+
+        try:
+            condition = _of_one(node, find, negated)
+        except InvalidArgumentError:  # such as a comparison with NULL, which is true of no row
+            return None
+        return None if condition is None else StructLeaf(leaves[0].id, leaves[0].path, condition)
 
     def _test(self, node: Expr, negated: bool) -> Node:
         from ..expression.evaluate import Expression, truth  # needed by few stores
@@ -131,7 +159,31 @@ class _Binder:
         expression = Expression(sql_of(node), node, names)
         empty = {column.name: pa.array([], column.logical.arrow) for column in columns}
         truth(expression, Rows(0, empty.__getitem__))  # finds types that do not match
-        return Test(expression, tuple((column.id, column.name, column.logical.arrow) for column in columns), negated)
+        return Test(
+            expression,
+            tuple((column.id, column.name, column.logical.arrow) for column in columns),
+            negated,
+            self._struct_leaf(node, negated),
+        )
+
+
+def _of_one(node: Expr, column_of: Callable[[Expr], _Column | None], negated: bool) -> Node | None:
+    """Bind what compares one column with literals; None of any other expression."""
+    match node:
+        case Compared(op=op, left=arg, right=Constant(value=value)) if column := column_of(arg):
+            return _comparison(column, op, value, negated)
+        case Compared(op=op, left=Constant(value=value), right=arg) if column := column_of(arg):
+            return _comparison(column, FLIPPED[op], value, negated)
+        case Between(arg=arg, low=Constant(value=low), high=Constant(value=high)) if column := column_of(arg):
+            return _between(column, low, high, negated)
+        case Among(arg=arg, values=values, others=()) if column := column_of(arg):
+            return _in_list(column, values, negated)
+        case Matches(arg=arg) if column := column_of(arg):
+            return _like(column, node, negated)
+        case IsNull(arg=arg) if column := column_of(arg):
+            return column.not_null if negated else column.null
+    column = column_of(node)
+    return _comparison(column, "=", True, negated) if column else None
 
 
 def _comparison(column: _Column, op: ComparisonOp, value: Any, negated: bool) -> Node:

@@ -88,18 +88,30 @@ class NullTest:
     is_null: bool
 
 
+@dataclass(frozen=True, slots=True)
+class StructLeaf:
+    """What a `Test` in a bound filter compares, if that is a field of a struct column, at any depth of structs."""
+
+    column_id: int
+    path: tuple[int, ...]
+    """The numbers of the fields from the column down."""
+    condition: "Node"
+    """True of the same rows as the test, if the field were the column of that id: for zone maps."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Test:
     """In a bound filter: rows for which an expression is true; ``negated``: those for which it is false.
 
-    Zone maps say nothing about it, and no kernel knows it. It is evaluated only on rows that are alive and that nothing
-    else has ruled out, so that ``b <> 0 AND a / b > 3`` divides by no zero.
+    Zone maps say nothing about it unless it has a ``leaf``, and no kernel knows it. It is evaluated only on rows that
+    are alive and that nothing else has ruled out, so that ``b <> 0 AND a / b > 3`` divides by no zero.
     """
 
     expression: "Expression"
     columns: tuple[tuple[int, str, pa.DataType], ...]
     """The id, name and Arrow type of each column that it reads."""
     negated: bool = False
+    leaf: StructLeaf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +213,12 @@ def leaves(node: Node) -> Iterator[Leaf | Test]:
             yield from leaves(part)
     else:
         yield node
+
+
+def struct_leaves(*bounds: BoundFilter) -> list[StructLeaf]:
+    """Return the fields of structs that tests of bound filters compare."""
+    tests = [leaf for bound in bounds for leaf in leaves(bound.root) if isinstance(leaf, Test)]
+    return [test.leaf for test in tests if test.leaf]
 
 
 def _ids(leaf: Leaf | Test) -> list[int]:

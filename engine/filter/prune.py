@@ -16,44 +16,66 @@ from ...schemas.table.table import TableSchema
 from ..cfile.zone_map import NumberBounds, PageZones, ZoneMap
 from ..expression.literal import Cell
 from ..vectors.keys.keys import KeyEncoder
-from .bound import And, BoundFilter, Compare, Leaf, LikeMatch, Node, NullTest, OneOf, Or, Test
+from .bound import And, BoundFilter, Compare, Leaf, LikeMatch, Node, NullTest, OneOf, Or, StructLeaf, Test
 from .like import prefix_end
 
+ZoneOf = Callable[[int], ZoneMap | None]
+LeafZoneOf = Callable[[StructLeaf], ZoneMap | None]
 
-def may_match(bound: BoundFilter, zone_map_of: Callable[[int], ZoneMap | None], row_count: int) -> bool:
+
+def _no_leaf_zone(leaf: StructLeaf) -> ZoneMap | None:
+    return None
+
+
+def may_match(
+    bound: BoundFilter, zone_map_of: ZoneOf, row_count: int, leaf_zone_of: LeafZoneOf = _no_leaf_zone
+) -> bool:
     """Return whether the filter may be true for one of the ``row_count`` rows of a page.
 
-    ``zone_map_of`` gives the zone map of a column's cells in that page by column id; None if unknown.
+    ``zone_map_of`` gives the zone map of a column's cells in that page by column id, ``leaf_zone_of`` that of a field
+    of structs; None if unknown.
     """
-    return row_count > 0 and _may_match(bound.root, zone_map_of)
+    return row_count > 0 and _may_match(bound.root, zone_map_of, leaf_zone_of)
 
 
-def _may_match(node: Node, zone_map_of: Callable[[int], ZoneMap | None]) -> bool:
+def _may_match(node: Node, zone_map_of: ZoneOf, leaf_zone_of: LeafZoneOf = _no_leaf_zone) -> bool:
     if isinstance(node, And):
-        return all(_may_match(part, zone_map_of) for part in node.parts)
+        return all(_may_match(part, zone_map_of, leaf_zone_of) for part in node.parts)
     if isinstance(node, Or):
-        return any(_may_match(part, zone_map_of) for part in node.parts)
+        return any(_may_match(part, zone_map_of, leaf_zone_of) for part in node.parts)
     if isinstance(node, Test):
-        return True
+        return node.leaf is None or _test_may_match(node.leaf, leaf_zone_of(node.leaf))
     zone = zone_map_of(node.column_id)
     return zone is None or _leaf_may_match(node, zone)
 
 
-def pages_may_match(bound: BoundFilter, zones: Mapping[int, PageZones]) -> np.ndarray:
+def _test_may_match(leaf: StructLeaf, zone: ZoneMap | None) -> bool:
+    return zone is None or _may_match(leaf.condition, lambda _: zone)
+
+
+LeafZonesOf = Callable[[StructLeaf], Sequence[ZoneMap | None]]
+
+
+def pages_may_match(
+    bound: BoundFilter, zones: Mapping[int, PageZones], leaf_zones_of: LeafZonesOf | None = None
+) -> np.ndarray:
     """Return for each page, one bool, what `may_match` says: ``zones`` has those of the filter's columns by their ids,
-    at least one column, and of each the same pages."""
-    return _pages_may_match(bound.root, zones)
+    at least one column, and of each the same pages, as ``leaf_zones_of`` has; without it nothing is known of fields of
+    structs."""
+    return _pages_may_match(bound.root, zones, leaf_zones_of)
 
 
-def _pages_may_match(node: Node, zones: Mapping[int, PageZones]) -> np.ndarray:
+def _pages_may_match(node: Node, zones: Mapping[int, PageZones], leaf_zones_of: LeafZonesOf | None) -> np.ndarray:
     if isinstance(node, And | Or):
         how, pages = (np.logical_and, True) if isinstance(node, And) else (np.logical_or, False)
         found = np.full(len(next(iter(zones.values())).maps), pages)
         for part in node.parts:
-            how(found, _pages_may_match(part, zones), out=found)
+            how(found, _pages_may_match(part, zones, leaf_zones_of), out=found)
         return found
     if isinstance(node, Test):
-        return np.full(len(next(iter(zones.values())).maps), True)
+        if node.leaf is None or leaf_zones_of is None:
+            return np.full(len(next(iter(zones.values())).maps), True)
+        return np.array([_test_may_match(node.leaf, zone) for zone in leaf_zones_of(node.leaf)], np.bool_)
     pages = zones[node.column_id]
     if not isinstance(node, Compare) or pages.numbers is None:
         return np.array([_leaf_may_match(node, zone) for zone in pages.maps], np.bool_)

@@ -3,11 +3,17 @@
 import pyarrow as pa
 import pytest
 
+from nyala.engine.cfile.format import StreamKey
+from nyala.engine.cfile.reader import CFileReader
+from nyala.engine.cfile.writer import CFileWriter
+from nyala.engine.cfile.zone_map import ZoneMap
 from nyala.engine.codecs.registry import codec_by_code
 from nyala.engine.codecs.shredded import ShreddedCodec
+from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.vectors.arrow import from_arrow, to_arrow
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import BytesVector
+from nyala.schemas.cells.types import LogicalType
 
 POINT = pa.struct([("x", pa.int16()), ("name", pa.string()), ("on", pa.bool_())])
 
@@ -54,6 +60,32 @@ def test_golden_page_of_shredded_cells():
     codec.check(payload, PhysicalType.BYTES, 2)
     cells = codec.decode(payload, PhysicalType.BYTES, 2, 0, 2)
     assert to_arrow(cells, pa.list_(pa.string())).to_pylist() == [["ny", None], []]
+
+
+# The zone map of the cells is of their bytes; those of the leaves are of values, and of a text there is none.
+LEAVES = (
+    '{"file_id":7,"kind":"base","streams":[{"column_id":3,"role":"base","physical":"bytes","row_count":3,'
+    '"page_rows":65536,"raw_bytes":18,"encodings":["shredded"],"pages":[{"offset":24,"length":144,"row_count":3,'
+    '"null_count":1,"zone":{"min":"Bf//AAAAAAA=","max":"BwIBAgAAAAFueQ==","exact":true},'
+    '"leaves":[{"null_count":1,"min":-1,"max":258},null,{"null_count":1,"min":0,"max":1}]}],'
+    '"nested":"struct<x: int16, name: string, on: bool>"}],"metadata":{}}'
+)
+
+
+def test_golden_footer_of_structs():
+    fs = MemoryFileSystem()
+    rows = [{"x": 258, "name": "ny", "on": True}, None, {"x": -1, "name": None, "on": False}]
+    with CFileWriter(fs, "file", 7, "base") as writer:
+        cells = from_arrow(pa.array(rows, POINT), PhysicalType.BYTES)
+        kind = str(LogicalType.of(POINT))
+        writer.write_stream(StreamKey(3, "base"), PhysicalType.BYTES, [cells], "shredded", nested=kind)
+        writer.finish({})
+    reader = CFileReader.open(fs, "file", 7)
+    reader.verify()
+    written = bytes(fs.open("file").view())
+    assert written[reader.image.footer_offset : -28].decode() == LEAVES
+    zones = [reader.stream(StreamKey(3, "base")).leaf_zone_maps(kind, (number,)) for number in range(3)]
+    assert zones == [[ZoneMap(-1, 258, 1, 3, True)], [], [ZoneMap(0, 1, 1, 3, True)]]
 
 
 @pytest.mark.parametrize("case", CELLS)

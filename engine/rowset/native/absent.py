@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ....schemas.cells.literal import from_json
 from ....schemas.table.column import ColumnSchema
+from ...cfile.leaf_zones import Path, leaf_zone_map
 from ...cfile.zone_map import ZoneMap, zone_map_of
 from ...vectors.arrow import from_arrow
 from ...vectors.physical import PhysicalType, physical_of
@@ -40,6 +41,17 @@ def absent_zone_map(column: ColumnSchema, row_count: int) -> ZoneMap:
     """Return the zone map of ``row_count`` cells of an absent column: only the read default, or only NULL."""
     one = _zone_map_of_one(column)
     return replace(one, null_count=one.null_count * row_count, row_count=row_count)
+
+
+def absent_leaf_zone_map(column: ColumnSchema, path: Path, row_count: int) -> ZoneMap | None:
+    """Return the same of a leaf of a struct column; None if it has no bounds."""
+    one = _leaf_zone_map_of_one(column, path)
+    return one and replace(one, null_count=one.null_count * row_count, row_count=row_count)
+
+
+@lru_cache(maxsize=1024)
+def _leaf_zone_map_of_one(column: ColumnSchema, path: Path) -> ZoneMap | None:
+    return leaf_zone_map(absent_cells(column, 1), column.logical.arrow, path)
 
 
 @lru_cache(maxsize=1024)

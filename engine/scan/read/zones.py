@@ -5,7 +5,7 @@ Most chunks are a page of each column of the filter: then each comparison is mad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
 import numpy as np
@@ -13,10 +13,10 @@ import numpy as np
 from ....schemas.table.column import ColumnSchema
 from ...cfile.zone_map import PageZones, ZoneMap
 from ...codecs.codec import PAGE_ROWS
-from ...filter.bound import BoundFilter
+from ...filter.bound import BoundFilter, StructLeaf, struct_leaves
 from ...filter.prune import may_match, pages_may_match
 from ...rowset.diskrowset import DiskRowSet
-from ...rowset.native.absent import absent_zone_map
+from ...rowset.native.absent import absent_leaf_zone_map, absent_zone_map
 from ...rowset.rowset import RowSet
 
 Verdict = tuple[bool, bool]
@@ -41,8 +41,13 @@ def verdicts(
     if not zones or any((last - 1) // PAGE_ROWS != first // PAGE_ROWS for first, last in ranges):
         return (_on_rows(rowset, rows, where, inverse, columns) for rows in ranges)
     first_page, last_page = ranges[0][0] // PAGE_ROWS, (ranges[-1][1] - 1) // PAGE_ROWS
-    asked = {column_id: pages.part(slice(first_page, last_page + 1)) for column_id, pages in zones.items()}
-    on_pages = _on_pages(asked, where, inverse)
+    pages = slice(first_page, last_page + 1)
+    asked = {column_id: of_column.part(pages) for column_id, of_column in zones.items()}
+
+    def leaf_zones_of(leaf: StructLeaf) -> list[ZoneMap | None]:
+        return _leaf_zones(rowset, leaf, columns)[pages]
+
+    on_pages = _on_pages(asked, leaf_zones_of, where, inverse)
     return (on_pages[first // PAGE_ROWS - first_page] for first, _ in ranges)
 
 
@@ -59,14 +64,21 @@ def _zones_of_pages(rowset: RowSet, columns: Sequence[ColumnSchema]) -> dict[int
     return zones
 
 
-def _on_pages(zones: dict[int, PageZones], where: BoundFilter, inverse: BoundFilter | None) -> list[Verdict]:
+def _on_pages(
+    zones: dict[int, PageZones],
+    leaf_zones_of: Callable[[StructLeaf], list[ZoneMap | None]],
+    where: BoundFilter,
+    inverse: BoundFilter | None,
+) -> list[Verdict]:
     """Return the verdict on each page."""
-    some = pages_may_match(where, zones)
+    some = pages_may_match(where, zones, leaf_zones_of)
     every = np.zeros_like(some)
     if inverse is not None:
-        every = some & ~pages_may_match(inverse, zones)
+        every = some & ~pages_may_match(inverse, zones, leaf_zones_of)
         for column in zones.values():
             every &= column.null_counts == 0
+        for leaf in struct_leaves(where, inverse):
+            every &= np.array([_has_no_null(zone) for zone in leaf_zones_of(leaf)], np.bool_)
     return list(zip(some.tolist(), every.tolist(), strict=True))
 
 
@@ -87,12 +99,42 @@ def _on_rows(
             known[column_id] = _zone_map(rowset, column, first, last)
         return known[column_id]
 
-    if not may_match(where, zone_map_of, last - first):
+    def leaf_zone_of(leaf: StructLeaf) -> ZoneMap | None:
+        return _leaf_zone(rowset, leaf, columns, first, last)
+
+    if not may_match(where, zone_map_of, last - first, leaf_zone_of):
         return False, False
-    if inverse is None or may_match(inverse, zone_map_of, last - first):
+    if inverse is None or may_match(inverse, zone_map_of, last - first, leaf_zone_of):
         return True, False
     zones = [zone_map_of(column.id) for column in columns]
-    return True, all(zone is not None and not zone.null_count for zone in zones)
+    zones += [leaf_zone_of(leaf) for leaf in struct_leaves(where, inverse)]
+    return True, all(map(_has_no_null, zones))
+
+
+def _has_no_null(zone: ZoneMap | None) -> bool:
+    return zone is not None and not zone.null_count
+
+
+def _leaf_zones(rowset: RowSet, leaf: StructLeaf, columns: Sequence[ColumnSchema]) -> list[ZoneMap | None]:
+    """Return the bounds of a leaf in each page of its column, which has base cells; None where they are unknown."""
+    assert isinstance(rowset, DiskRowSet)
+    (column,) = (column for column in columns if column.id == leaf.column_id)
+    stream = rowset.base_stream(column.id)
+    return stream.leaf_zone_maps(column.type, leaf.path) or [None] * stream.page_count
+
+
+def _leaf_zone(
+    rowset: RowSet, leaf: StructLeaf, columns: Sequence[ColumnSchema], first: int, last: int
+) -> ZoneMap | None:
+    """Return the bounds of a leaf in the base cells of rows [first, last); None if unknown."""
+    if not isinstance(rowset, DiskRowSet):
+        return None
+    (column,) = (column for column in columns if column.id == leaf.column_id)
+    if not rowset.has_base(column.id):
+        return absent_leaf_zone_map(column, leaf.path, last - first)
+    stream = rowset.base_stream(column.id)
+    zones = _leaf_zones(rowset, leaf, columns)[stream.page_of(first) : stream.page_of(last - 1) + 1]
+    return None if None in zones else joined([zone for zone in zones if zone])
 
 
 def _zone_map(rowset: RowSet, column: ColumnSchema, first: int, last: int) -> ZoneMap | None:

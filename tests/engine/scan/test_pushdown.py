@@ -15,7 +15,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.cfile.stream import StreamReader
 from nyala.engine.cfile.zone_map import PageZones
 from nyala.engine.filter.bound import BoundFilter
-from nyala.engine.filter.prune import pages_may_match
+from nyala.engine.filter.prune import LeafZonesOf, pages_may_match
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.scan.read import zones
@@ -78,8 +78,8 @@ def test_only_pages_in_the_range_of_keys_are_judged(
 ) -> None:
     judged: list[int] = []
 
-    def watched(where: BoundFilter, pages: Mapping[int, PageZones]) -> np.ndarray:
-        found = pages_may_match(where, pages)
+    def watched(where: BoundFilter, pages: Mapping[int, PageZones], leaf_zones_of: LeafZonesOf) -> np.ndarray:
+        found = pages_may_match(where, pages, leaf_zones_of)
         judged.append(len(found))
         return found
 
