@@ -155,3 +155,53 @@ def test_no_number_loses_its_rows(op: str) -> None:
                     skipped += pruned(table, where)
                     assert shown == table.scan(["k"], where=f"({where}) IS TRUE").count(), where
         assert skipped > 40
+
+
+def test_every_moment_has_the_same_rows_without_bounds_of_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(5)
+    kind = pa.struct([("n", pa.int32()), ("in", pa.struct([("x", pa.float64()), ("d", pa.date32())]))])
+    schema = pa.schema([pa.field("k", pa.int64(), False), ("s", kind), ("v", pa.int64())])
+
+    def rows(keys: list[int], level: int) -> list[dict[str, Any]]:
+        return [{"k": key, "s": value(level), "v": level} for key in keys]
+
+    def value(level: int) -> dict[str, Any] | None:
+        part, number = int(random.integers(0, 12)), level * 100 + int(random.integers(0, 90))
+        inner = {"x": math.nan if part == 2 else number / 2, "d": None if part == 3 else number}
+        return None if part == 0 else {"n": None if part == 4 else number, "in": None if part == 5 else inner}
+
+    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off")) as store:
+        db = Database(store)
+        table = db.create_table("t", schema, ["k"])
+        moments: list[int] = []
+        steps = ("flush", "flush_deltas", "minor_compact", "major_compact", "flush", "compact")
+        for level, step in enumerate(steps * 2):
+            table.upsert(rows(random.choice(900, 300, replace=False).tolist(), level))
+            table.update(rows([row["k"] for row in table.scan(["k"], limit=5).to_arrow().to_pylist()], level + 1))
+            table.delete_ignore([{"k": int(key)} for key in random.choice(900, 3)])
+            moments.append(db.now())
+            table.maintain(step)
+        filters = [
+            f"{negated}{part}"
+            for negated in ("", "NOT ")
+            for level in (0, 3, 7, 12)
+            for part in (
+                f"s.n < {level * 100}",
+                f"s.in.x >= {level * 50}",
+                f"s.in.d = {level * 100 + 7}",
+                f"(s.n BETWEEN {level * 100} AND {level * 100 + 50} OR s.in.x IS NULL)",
+                f"(s.n IN ({level * 100}, {level * 100 + 1}, 5000) AND s.in.d IS NOT NULL)",
+            )
+        ]
+        asked = [(where, moment) for where in filters for moment in (None, *moments[::3])]
+        skipped = sum(pruned(table, where) for where in filters)
+
+        def answers() -> list[list[int]]:
+            scans = [table.scan(["k"], where=where, as_of=moment) for where, moment in asked]
+            return [sorted(scan.to_arrow()["k"].to_pylist()) for scan in scans]
+
+        with_bounds = answers()
+        monkeypatch.setattr(StreamReader, "leaf_zone_maps", lambda *_: [])
+        assert sum(pruned(table, where) for where in filters) < skipped
+        assert answers() == with_bounds
+        assert any(map(len, with_bounds))
