@@ -193,20 +193,16 @@ def _stream_fault(stream: StreamEntry, end: int) -> str | None:
         return f"{len(stream.pages)} pages of {page_rows} rows for {row_count} rows"
     if len({page.zone is None for page in stream.pages}) > 1:
         return "bounds for some of its pages only"
-    if (fault := _leaves_fault(stream)) is not None:
-        return fault
     for page in stream.all_pages:
         if page.offset < HEADER_BYTES or page.offset + page.length > end:
             return f"a page at bytes {page.offset} to {page.offset + page.length}, outside the file's pages"
-    return None
+    leaf_counts = {len(page.leaves) for page in stream.pages} - {0}
+    return _leaves_fault(stream.nested, leaf_counts) if leaf_counts or stream.nested is not None else None
 
 
-def _leaves_fault(stream: StreamEntry) -> str | None:
-    counts = {len(page.leaves) for page in stream.pages if page.leaves}
-    if not counts and stream.nested is None:
-        return None
+def _leaves_fault(nested: str | None, counts: set[int]) -> str | None:
     try:
-        leaves = leaves_named(stream.nested or "")
+        leaves = leaves_named(nested or "")
     except ValueError as error:
         return f"bounds of leaves: {error}"
     return f"bounds of {counts} leaves, not {len(leaves)}" if counts - {len(leaves)} else None

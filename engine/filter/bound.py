@@ -153,6 +153,12 @@ class BoundFilter:
         return has_test(self.root)
 
     @cached_property
+    def struct_leaves(self) -> tuple[StructLeaf, ...]:
+        """The fields of structs that its tests compare."""
+        tests = (leaf for leaf in leaves(self.root) if isinstance(leaf, Test)) if self.has_test else ()
+        return tuple(test.leaf for test in tests if test.leaf)
+
+    @cached_property
     def conjuncts(self) -> tuple["BoundFilter", ...]:
         """Filters that are all true where this one is, cheapest first; comparisons of the same numbers are one."""
         parts = self.root.parts if isinstance(self.root, And) else (self.root,)
@@ -213,12 +219,6 @@ def leaves(node: Node) -> Iterator[Leaf | Test]:
             yield from leaves(part)
     else:
         yield node
-
-
-def struct_leaves(*bounds: BoundFilter) -> list[StructLeaf]:
-    """Return the fields of structs that tests of bound filters compare."""
-    tests = [leaf for bound in bounds for leaf in leaves(bound.root) if isinstance(leaf, Test)]
-    return [test.leaf for test in tests if test.leaf]
 
 
 def _ids(leaf: Leaf | Test) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 from ....schemas.table.column import ColumnSchema
 from ...cfile.zone_map import PageZones, ZoneMap
 from ...codecs.codec import PAGE_ROWS
-from ...filter.bound import BoundFilter, StructLeaf, struct_leaves
+from ...filter.bound import BoundFilter, StructLeaf
 from ...filter.prune import may_match, pages_may_match
 from ...rowset.diskrowset import DiskRowSet
 from ...rowset.native.absent import absent_leaf_zone_map, absent_zone_map
@@ -77,8 +77,8 @@ def _on_pages(
         every = some & ~pages_may_match(inverse, zones, leaf_zones_of)
         for column in zones.values():
             every &= column.null_counts == 0
-        for leaf in struct_leaves(where, inverse):
-            every &= np.array([_has_no_null(zone) for zone in leaf_zones_of(leaf)], np.bool_)
+        for leaf in (*where.struct_leaves, *inverse.struct_leaves) if every.any() else ():
+            every &= np.array([zone is not None and not zone.null_count for zone in leaf_zones_of(leaf)], np.bool_)
     return list(zip(some.tolist(), every.tolist(), strict=True))
 
 
@@ -107,12 +107,8 @@ def _on_rows(
     if inverse is None or may_match(inverse, zone_map_of, last - first, leaf_zone_of):
         return True, False
     zones = [zone_map_of(column.id) for column in columns]
-    zones += [leaf_zone_of(leaf) for leaf in struct_leaves(where, inverse)]
-    return True, all(map(_has_no_null, zones))
-
-
-def _has_no_null(zone: ZoneMap | None) -> bool:
-    return zone is not None and not zone.null_count
+    zones += [leaf_zone_of(leaf) for leaf in (*where.struct_leaves, *inverse.struct_leaves)]
+    return True, all(zone is not None and not zone.null_count for zone in zones)
 
 
 def _leaf_zones(rowset: RowSet, leaf: StructLeaf, columns: Sequence[ColumnSchema]) -> list[ZoneMap | None]:
