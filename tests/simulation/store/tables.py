@@ -10,6 +10,7 @@ import pyarrow as pa
 import nyala
 from nyala import partition
 from nyala.schemas.table.column import ColumnOptions
+from nyala.schemas.table.table import TableOptionsDict
 from tests.campaigns.model.oracle import ModelSchema, Oracle
 
 from .plan import TABLES
@@ -30,7 +31,7 @@ Rows = dict[int, tuple[int | None, int | None]]
 def create(database: nyala.Database, buckets: int, history_seconds: int | None = None) -> None:
     """Create the tables that are not there."""
     levels = [partition.hash("k", buckets=buckets)] if buckets else []
-    options = {} if history_seconds is None else {"history_max_age_seconds": history_seconds}
+    options: TableOptionsDict = {} if history_seconds is None else {"history_max_age_seconds": history_seconds}
     for name in sorted(set(TABLES) - set(database.list_tables())):
         database.create_table(name, SCHEMA, "k", levels, {"n": ColumnOptions(merge="sum")}, **options)
 
