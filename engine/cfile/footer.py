@@ -64,7 +64,7 @@ class PageEntry(Message, frozen=True, strict=True, extra="ignore"):
     row_count: NonNegativeInt
     null_count: NonNegativeInt = 0
     zone: ZoneEntry | None = None
-    leaves: list[LeafEntry | None] = Field(default_factory=new_list)
+    leaves: tuple[LeafEntry | None, ...] = ()
     """The zone map of each leaf of the stream's struct type (`leaf_zones`), None if it has none; or nothing at all."""
 
 
@@ -196,13 +196,13 @@ def _stream_fault(stream: StreamEntry, end: int) -> str | None:
     for page in stream.all_pages:
         if page.offset < HEADER_BYTES or page.offset + page.length > end:
             return f"a page at bytes {page.offset} to {page.offset + page.length}, outside the file's pages"
-    leaf_counts = {len(page.leaves) for page in stream.pages} - {0}
-    return _leaves_fault(stream.nested, leaf_counts) if leaf_counts or stream.nested is not None else None
+    return None if stream.nested is None else _leaves_fault(stream.nested, stream.pages)
 
 
-def _leaves_fault(nested: str | None, counts: set[int]) -> str | None:
+def _leaves_fault(nested: str, pages: Sequence[PageEntry]) -> str | None:
+    counts = {len(page.leaves) for page in pages} - {0}
     try:
-        leaves = leaves_named(nested or "")
+        leaves = leaves_named(nested)
     except ValueError as error:
         return f"bounds of leaves: {error}"
     return f"bounds of {counts} leaves, not {len(leaves)}" if counts - {len(leaves)} else None
@@ -231,7 +231,7 @@ def page_entry(
         row_count=zone.row_count,
         null_count=zone.null_count,
         zone=entry if keep_zones else None,
-        leaves=[leaf and _leaf_entry(leaf) for leaf in leaves] if keep_zones else [],
+        leaves=tuple(leaf and _leaf_entry(leaf) for leaf in leaves) if leaves and keep_zones else (),
     )
 
 

@@ -68,8 +68,8 @@ def _verify_page(image: FileImage, stream: StreamReader, number: int, leaves: Le
         fault = f"{found.null_count} NULLs, the footer says {entry.null_count}"
     elif entry.zone is not None and found != stream.zone_maps[number]:
         fault = f"its cells lie in {found}, the footer says {stream.zone_maps[number]}"
-    elif entry.leaves and leaves:
-        fault = _leaves_fault(stream, number, cells, array, leaves)
+    elif entry.leaves:
+        fault = _leaves_fault(stream, number, cells, array, leaves) if leaves else "bounds of leaves of no type"
     if fault:
         raise image.corruption(entry.offset, f"{stream.key} page {number}", fault)
     return page.codec.name

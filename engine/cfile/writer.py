@@ -249,7 +249,7 @@ class StreamWriter:
         self.raw_bytes += raw_bytes
         update: dict[str, Any] = {"offset": self._file.append_page(page)}
         if stream.entry.nested != self._nested:
-            update["leaves"] = []
+            update["leaves"] = ()
         self._pages.append(entry.model_copy(update=update))
         return True
 
@@ -272,7 +272,7 @@ class StreamWriter:
                 encodings=self._encoder.encodings,
                 pages=self._pages,
                 dictionary=self._write_dictionary(dictionary) if dictionary else None,
-                nested=self._nested if any(page.leaves for page in self._pages) else None,
+                nested=self._nested if self._nested and any(page.leaves for page in self._pages) else None,
             )
         )
 

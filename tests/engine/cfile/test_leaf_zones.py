@@ -164,7 +164,7 @@ def test_copied_pages_keep_the_bounds_of_their_leaves() -> None:
 
 def test_pages_of_files_without_bounds_of_leaves_have_none_beside_others() -> None:
     kind = "struct<x: int32, y: double>"
-    older = opened(changed(written(many(0), kind), nested=None, leaves=[[], [], []])).stream(KEY)
+    older = opened(changed(written(many(0), kind), nested=None, leaves=[(), (), ()])).stream(KEY)
     assert older.leaf_zone_maps(kind, (0,)) == []
     reader = opened(written(many(10_000_000), kind, others=(older,)))
     reader.verify()
@@ -172,7 +172,7 @@ def test_pages_of_files_without_bounds_of_leaves_have_none_beside_others() -> No
     assert [zone and zone.min for zone in zones] == [None, None, 10_000_000, 10_000_000 + PAGE_ROWS, 10_131_072]
 
 
-def changed(image: bytes, nested: str | None, leaves: list[list[LeafEntry | None]]) -> bytes:
+def changed(image: bytes, nested: str | None, leaves: list[tuple[LeafEntry | None, ...]]) -> bytes:
     """The file with other bounds of leaves, and sound checksums."""
     reader = opened(image)
     (stream,) = reader.footer.streams
@@ -187,22 +187,22 @@ def changed(image: bytes, nested: str | None, leaves: list[list[LeafEntry | None
 
 X = LeafEntry(null_count=1, min=1, max=2)
 LAT = LeafEntry(null_count=1, min="0x1.0000000000000p-1", max="0x1.8000000000000p+0")
-LIES: dict[str, tuple[str | None, list[LeafEntry | None], str]] = {
-    "a greater least": (KIND, [LeafEntry(null_count=1, min=2, max=2), None, LAT], "field 0 of its cells"),
-    "a smaller most": (KIND, [LeafEntry(null_count=1, min=1, max=1), None, LAT], "field 0 of its cells"),
-    "bounds too wide": (KIND, [LeafEntry(null_count=1, min=0, max=2), None, LAT], "field 0 of its cells"),
-    "no NULL": (KIND, [LeafEntry(null_count=0, min=1, max=2), None, LAT], "field 0 of its cells"),
-    "NULLs only": (KIND, [X, None, LeafEntry(null_count=3)], "field 2.0 of its cells"),
-    "a NaN": (KIND, [X, None, LAT.model_copy(update={"has_nan": True})], "field 2.0 of its cells"),
-    "not exact": (KIND, [LeafEntry(null_count=1, min=1, max=2, exact=False), None, LAT], "field 0 of its cells"),
-    "more NULLs than rows": (KIND, [LeafEntry(null_count=4, min=1, max=2), None, LAT], "4 NULLs in 3 rows"),
-    "another kind of number": (KIND, [X, None, X], "1 is not a bound of float64 cells"),
-    "beyond the type": (KIND, [LeafEntry(null_count=1, min=1, max=1 << 31), None, LAT], "not bounds of int32 cells"),
-    "too few leaves": (KIND, [X, None], "bounds of {2} leaves, not 3"),
-    "no type": (None, [X, None, LAT], "bounds of leaves"),
-    "an unknown type": ("struct<x: what>", [X, None, LAT], "bounds of leaves"),
-    "another type": (KIND.replace("int32", "int64"), [X, None, LAT], "the footer says struct<x: int64"),
-    "a list": ("list<int32>", [X, None, LAT], "bounds of {3} leaves, not 0"),
+LIES: dict[str, tuple[str | None, tuple[LeafEntry | None, ...], str]] = {
+    "a greater least": (KIND, (LeafEntry(null_count=1, min=2, max=2), None, LAT), "field 0 of its cells"),
+    "a smaller most": (KIND, (LeafEntry(null_count=1, min=1, max=1), None, LAT), "field 0 of its cells"),
+    "bounds too wide": (KIND, (LeafEntry(null_count=1, min=0, max=2), None, LAT), "field 0 of its cells"),
+    "no NULL": (KIND, (LeafEntry(null_count=0, min=1, max=2), None, LAT), "field 0 of its cells"),
+    "NULLs only": (KIND, (X, None, LeafEntry(null_count=3)), "field 2.0 of its cells"),
+    "a NaN": (KIND, (X, None, LAT.model_copy(update={"has_nan": True})), "field 2.0 of its cells"),
+    "not exact": (KIND, (LeafEntry(null_count=1, min=1, max=2, exact=False), None, LAT), "field 0 of its cells"),
+    "more NULLs than rows": (KIND, (LeafEntry(null_count=4, min=1, max=2), None, LAT), "4 NULLs in 3 rows"),
+    "another kind of number": (KIND, (X, None, X), "1 is not a bound of float64 cells"),
+    "beyond the type": (KIND, (LeafEntry(null_count=1, min=1, max=1 << 31), None, LAT), "not bounds of int32 cells"),
+    "too few leaves": (KIND, (X, None), "bounds of {2} leaves, not 3"),
+    "no type": (None, (X, None, LAT), "bounds of leaves"),
+    "an unknown type": ("struct<x: what>", (X, None, LAT), "bounds of leaves"),
+    "another type": (KIND.replace("int32", "int64"), (X, None, LAT), "the footer says struct<x: int64"),
+    "a list": ("list<int32>", (X, None, LAT), "bounds of {3} leaves, not 0"),
 }
 
 
@@ -210,7 +210,7 @@ LIES: dict[str, tuple[str | None, list[LeafEntry | None], str]] = {
 def test_bounds_of_leaves_that_lie_are_found_by_verify(case: str) -> None:
     rows = [{"x": 1, "name": "a", "geo": {"lat": 0.5}}, {"x": 2, "name": "b", "geo": {"lat": 1.5}}, None]
     image = written(pa.array(rows, POINT), KIND)
-    assert opened(image).footer.streams[0].pages[0].leaves == [X, None, LAT]
+    assert opened(image).footer.streams[0].pages[0].leaves == (X, None, LAT)
     nested, leaves, why = LIES[case]
     with pytest.raises(CorruptionError) as error:
         opened(changed(image, nested, [leaves])).verify()
