@@ -101,6 +101,7 @@ class _Builder:
         # has_sync_methods, has_async_methods
         name = code.get_function_address("name")
         self._table[:] = [nothing, nothing, name, of_builder, nothing, nothing, nothing, of_arguments, no, no]
+        _kept.append(self)
         add_factory(code.get_function_address("factory"))
 
     def _limit_streams(self, _: int, arguments: int) -> None:
@@ -115,6 +116,10 @@ class _Builder:
             holder = (ctypes.c_uint64 * _QUOTA_WORDS)(*[quota] * _QUOTA_WORDS)
             self._set_quota(builder, ctypes.addressof(holder))
             self._free_quota(quota)  # the builder has its own reference
+
+
+_kept: list[_Builder] = []
+"""The plugin, kept as long as the process lives, since gRPC calls it for each server."""
 
 
 @cache

@@ -150,4 +150,7 @@ def _forget() -> None:
 def _cached_functions() -> list[Any]:
     kept = {"library"}  # the machine code of the kernels
     functions = {id(thing): thing for thing in _things_of_modules() if type(thing) is functools._lru_cache_wrapper}
-    return [thing for thing in functions.values() if thing.__name__ not in kept]
+    hooks = "nyala.flight_server.native."  # they stay in Arrow's libraries
+    return [
+        thing for thing in functions.values() if thing.__name__ not in kept and not thing.__module__.startswith(hooks)
+    ]
