@@ -14,9 +14,11 @@ write lock.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, zip_longest
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +26,7 @@ import pyarrow as pa
 from ...schemas.errors import InvalidArgumentError, StoreError
 from ...schemas.rows.write import WriteCommand
 from ...schemas.table.operation import Operation
+from .. import threads
 from ..compaction.merge import TARGET_BYTES
 from ..fs.failures import named
 from ..manifest import files
@@ -33,7 +36,7 @@ from ..rowset.base_file import write_base_file
 from ..tablet.attach import NewKeys, StagedRowSet
 from ..tablet.open import open_rowset, remove_orphans
 from ..vectors.arrow import from_arrow
-from ..vectors.keys.keys import argsort_keys, keys_ascend, slice_keys, take_keys
+from ..vectors.keys.keys import KeyVector, argsort_keys, keys_ascend, slice_keys, take_keys
 from ..vectors.physical import physical_of
 from .routed_batch import RoutedBatch, TabletRows
 from .table_version import TableVersion
@@ -107,15 +110,27 @@ class DirectLoad:
         new: NewKeys,
         staged: list[StagedRowSet],
         defaults: DefaultCells | None = None,
+        pool: Executor | None = None,
     ) -> None:
-        """Write rows with distinct keys as rowsets of about the target size, and add those to ``staged``.
+        """Write rows with distinct keys as rowsets of about the target size, and add those to ``staged``. Idle threads
+        of ``pool`` help, of which the caller may be one.
 
         Raises:
             InvalidArgumentError: a default cannot be computed; else as for the next.
             StorageFullError, UnavailableError: not all could be written; the caller gives up those in ``staged``.
         """
-        for piece in _in_key_order(part, keys_ascend(part.keys), -(-part.rows.nbytes // TARGET_BYTES)):
-            staged.append(self._write(version, piece, new, defaults))
+        places = _in_key_order(part.keys, -(-part.rows.nbytes // TARGET_BYTES))
+        first, *others = [partial(self._write, version, part, each, new, staged, defaults) for each in places]
+        helpers = [pool.submit(other) for other in others] if pool else []
+        try:
+            first()
+            for other, helper in zip_longest(others, helpers):
+                if helper is None or helper.cancel():
+                    other()
+                else:
+                    helper.result()
+        finally:
+            threads.wait([helper for helper in helpers if not helper.cancel()])
 
     def give_up(self, staged: list[StagedRowSet]) -> None:
         """Remove rowsets that will not be attached, and their files."""
@@ -124,8 +139,15 @@ class DirectLoad:
             remove_orphans(self.environment, one.rowset.path)
 
     def _write(
-        self, version: TableVersion, part: TabletRows, new: NewKeys, defaults: DefaultCells | None
-    ) -> StagedRowSet:
+        self,
+        version: TableVersion,
+        part: TabletRows,
+        places: slice | np.ndarray,
+        new: NewKeys,
+        staged: list[StagedRowSet],
+        defaults: DefaultCells | None,
+    ) -> None:
+        part = _taken(part, places)
         environment, tablet = self.environment, part.tablet
         rowset_id = environment.manifest.new_file_id()
         path = files.path(tablet.directory_id, rowset_id, "base")
@@ -133,7 +155,7 @@ class DirectLoad:
             with named("the rows could not be written"):
                 _write_base(version, part, defaults, environment, path, rowset_id)
                 rowset = open_rowset(tablet, environment, RowsetEntry(id=rowset_id, durable_lsn=0), slot=-1)
-            return StagedRowSet(rowset, new, part.hashes)
+            staged.append(StagedRowSet(rowset, new, part.hashes))
         except BaseException:
             remove_orphans(environment, path)
             raise
@@ -146,20 +168,24 @@ def _may_bypass(routed: RoutedBatch, command: WriteCommand) -> bool:
     return makes_rows and not is_refused and command.if_timestamp is None
 
 
-def _in_key_order(part: TabletRows, is_sorted: bool, count: int) -> Iterator[TabletRows]:
-    """Cut rows with distinct keys, in key order, into ``count`` parts of about one size."""
-    order = None if is_sorted else argsort_keys(part.keys)
-    bounds = np.linspace(0, len(part.keys), count + 1).astype(np.int64).tolist()
+def _in_key_order(keys: KeyVector, count: int) -> Iterator[slice | np.ndarray]:
+    """Yield the places of distinct keys, in key order, in ``count`` parts of about one size."""
+    order = None if keys_ascend(keys) else argsort_keys(keys)
+    bounds = np.linspace(0, len(keys), count + 1).astype(np.int64).tolist()
     for first, last in pairwise(bounds):
-        if order is None:
-            rows, keys = part.rows.slice(first, last - first), slice_keys(part.keys, first, last)
-            hashes = part.hashes[first:last]
-        else:
-            chosen = order[first:last]
-            rows, keys = part.rows.take(pa.array(chosen)), take_keys(part.keys, chosen)
-            hashes = part.hashes[chosen]
         if last > first:
-            yield TabletRows(part.tablet, None, rows, keys, hashes, np.arange(last - first))
+            yield slice(first, last) if order is None else order[first:last]
+
+
+def _taken(part: TabletRows, places: slice | np.ndarray) -> TabletRows:
+    """Return the rows at some places, as a view if these are a slice."""
+    if isinstance(places, slice):
+        rows = part.rows.slice(places.start, places.stop - places.start)
+        keys = slice_keys(part.keys, places.start, places.stop)
+    else:
+        rows, keys = part.rows.take(pa.array(places)), take_keys(part.keys, places)
+    hashes = part.hashes[places]
+    return TabletRows(part.tablet, None, rows, keys, hashes, np.arange(len(hashes)))
 
 
 def _write_base(

@@ -22,7 +22,7 @@ from ..table.table_version import TableVersion
 from ..table.tablet_change import whole_rows
 from ..tablet.attach import NewKeys, StagedRowSet
 from ..tablet.tablet import Tablet
-from ..vectors.keys.keys import concat_keys, slice_keys
+from ..vectors.keys.keys import concat_keys, key_bytes, slice_keys
 from .tablet_part import TabletPart
 
 _KEYS_AT_ONCE = 1 << 14
@@ -140,11 +140,12 @@ class Loader:
 
     def _write(self, waiting: list[TabletPart]) -> np.ndarray:
         """Write pieces, and return the hashes of their keys."""
+        waiting.sort(key=lambda piece: key_bytes(piece.keys, 0))  # parts that are each in order are so together
         rows = pa.concat_batches(
             [whole_rows(self._version, piece.rows, piece.rows, piece.computing) for piece in waiting]
         )
         keys, hashes = concat_keys([piece.keys for piece in waiting]), np.concatenate([p.hashes for p in waiting])
         waiting.clear()  # the rows are in memory twice now
         part = TabletRows(self._tablet, None, rows, keys, hashes, np.arange(len(hashes)))
-        self._direct_load.write(self._version, part, self._new, self.staged)
+        self._direct_load.write(self._version, part, self._new, self.staged, pool=self._pool)
         return hashes
