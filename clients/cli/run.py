@@ -55,6 +55,7 @@ _EXTRAS = {
     "cryptography": "auth",
     "xxhash": "servers",
     "psycopg2": "postgres",
+    "adbc_driver_postgresql": "postgres",
     "confluent_kafka": "kafka",
     "fastavro": "kafka",
 } | dict.fromkeys(("datafusion", "sqlglot", "prompt_toolkit"), "sql")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import adbc_driver_postgresql.dbapi as adbc
 import psycopg2
 import psycopg2.extensions
 import psycopg2.extras
@@ -35,6 +37,8 @@ _LOST_CHANGES = (
     "max_slot_wal_keep_size",
 )
 """Words of PostgreSQL's messages that a slot's changes are gone."""
+_OF_SERVER = re.compile(r"^.*\b(?=(?:ERROR|FATAL):)|^[A-Z_]+: (?:\[libpq\] )?")
+"""What ADBC writes before the words of the server, or of libpq."""
 OLDEST = 140_000
 """The first version that reads ranges of blocks without a scan of the whole table."""
 
@@ -69,6 +73,10 @@ class Dsn:
         factory = psycopg2.extras.LogicalReplicationConnection
         return self._connected(lambda **words: psycopg2.connect(connection_factory=factory, **words))
 
+    def connect_for_rows(self) -> Any:
+        """Return a connection of ADBC, in autocommit, whose queries return Arrow."""
+        return self._connected(lambda **words: adbc.connect(psycopg2.extensions.make_dsn(**words), autocommit=True))
+
     def _connected(self, connect: Callable[..., Connection]) -> Connection:
         own = {
             "client_encoding": "UTF8",
@@ -83,19 +91,21 @@ class Dsn:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the errors of psycopg2 as those of the store, without the password."""
+        """Raise the errors of psycopg2 and of ADBC as those of the store, without the password."""
         try:
             yield
-        except psycopg2.Error as error:
+        except (psycopg2.Error, adbc.Error) as error:
             raise self.translated(error) from None
 
-    def translated(self, error: psycopg2.Error) -> StoreError:
-        """Return an error of psycopg2 as one of the store, without the password."""
+    def translated(self, error: psycopg2.Error | adbc.Error) -> StoreError:
+        """Return an error of psycopg2 or ADBC as one of the store, without the password."""
         text = " ".join(str(error).split())
+        if isinstance(error, adbc.Error):
+            text = _OF_SERVER.sub("", text.partition(" Query was:")[0].partition(". SQLSTATE:")[0])
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        code = error.pgcode or ""
-        text = f"PostgreSQL: {text.removeprefix('ERROR: ').removeprefix('FATAL: ')}"
+        code = (error.sqlstate if isinstance(error, adbc.Error) else error.pgcode) or ""
+        text = f"PostgreSQL: {text.removeprefix('ERROR: ').removeprefix('FATAL: ').strip()}"
         if any(words in text.lower() for words in _LOST_CHANGES):
             return lost_changes(text)
         if code == "42501":
@@ -104,7 +114,7 @@ class Dsn:
             return UnauthenticatedError(text)
         if code in ("3D000", "42P01", "42704"):
             return NotFoundError(text)
-        if isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError | psycopg2.DatabaseError) and (
+        if isinstance(error, psycopg2.InterfaceError | psycopg2.DatabaseError | adbc.Error) and (
             not code or code[:2] in ("08", "53", "55", "57", "40")
         ):
             return UnavailableError(text)

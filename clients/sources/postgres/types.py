@@ -1,4 +1,5 @@
-"""The types of PostgreSQL's columns: what the store has for each, and how their text becomes Arrow."""
+"""The types of PostgreSQL's columns: what the store has for each, and how text and copied cells become those of the
+store."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from ....schemas import compute as pc
 from ....schemas.cells.casts import times_of_text
+from ....schemas.cells.moment import DAY_MICROSECONDS, FIRST_MICROSECOND, LAST_MICROSECOND
 from ....schemas.cells.types import LogicalType
 from ....schemas.errors import InvalidArgumentError
 from ..source import SourceChangedError
@@ -61,6 +63,24 @@ _ITEMS = {
 }
 """The types of the items of arrays."""
 _TZ = 1184
+_NATIVE = {
+    16: "bool",
+    17: "bytea",
+    20: "int8",
+    21: "int2",
+    23: "int4",
+    26: "int8",
+    700: "float4",
+    701: "float8",
+    1082: "date",
+    1114: "timestamp",
+    1184: "timestamptz",
+}
+"""Types that a copy reads as they are, and what domains of them are cast to."""
+_ADDRESSES = {650: "cidr_out", 869: "inet_out"}
+"""Their casts to text add the length of the network."""
+_PADDED = 1042
+"""A cast to text takes the blanks of char(n) away."""
 _TEXTS = frozenset({25, 1043})
 _WIDER = frozenset({(21, 23), (21, 20), (23, 20), (700, 701)})
 _WITH_FRACTIONS = frozenset({1083, 1114, _TZ})
@@ -121,11 +141,41 @@ def cells_of_text(text: pa.Array, oid: int, word: str, table: str, column: str) 
             return pa.ListArray.from_arrays(offsets, cells, type=kind.arrow, mask=nulls)
         return _cast(text, oid, kind.arrow)
     except (pa.ArrowInvalid, ValueError) as error:
-        why = str(error).partition("\n")[0][:200]
-        raise SourceChangedError(
-            f"{table}: a value of the column {column!r} has no place in the type {word} ({why}); all transactions "
-            "before it are applied: correct the value in the source, and copy the tables again with --again"
-        ) from None
+        raise _without_place(table, column, word, str(error).partition("\n")[0][:200]) from None
+
+
+def _without_place(table: str, column: str, word: str, why: str) -> SourceChangedError:
+    return SourceChangedError(
+        f"{table}: a value of the column {column!r} has no place in the type {word} ({why}); all transactions "
+        "before it are applied: correct the value in the source, and copy the tables again with --again"
+    )
+
+
+def sent_as(oid: int, column: str) -> str:
+    """Return the expression by which a copy asks for a quoted column: as it is, or as the text that the stream has."""
+    if oid in _ADDRESSES:
+        return f"textin({_ADDRESSES[oid]}({column}))"
+    return column if oid == _PADDED else f"{column}::{_NATIVE.get(oid, 'text')}"
+
+
+def cells_of_sent(cells: pa.ChunkedArray, oid: int, word: str, table: str, column: str) -> pa.ChunkedArray:
+    """Return the cells of a copied column, which came as ``sent_as`` has it. Raises as ``cells_of_text``."""
+    kind = LogicalType.parse(word).arrow
+    if oid not in _NATIVE:
+        parts = [cells_of_text(part, oid, word, table, column) for part in cells.chunks]
+        return pa.chunked_array(parts, kind)
+    if pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
+        _check_years(cells, word, table, column)
+    return cells.cast(kind)
+
+
+def _check_years(cells: pa.ChunkedArray, word: str, table: str, column: str) -> None:
+    """Refuse infinity, which the driver gives as some moment, and years that the stream refuses, too."""
+    is_date = pa.types.is_date(cells.type)
+    first, last = (moment // (DAY_MICROSECONDS if is_date else 1) for moment in (FIRST_MICROSECOND, LAST_MICROSECOND))
+    bounds = pc.min_max(cells.cast(pa.int32() if is_date else pa.int64())).as_py()
+    if bounds["min"] is not None and not first <= bounds["min"] <= bounds["max"] <= last:
+        raise _without_place(table, column, word, "infinity, or a year that is not between 1 and 9999")
 
 
 def _cast(text: pa.Array, oid: int, kind: pa.DataType) -> pa.Array:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
+from typing import Any
 
 import pytest
 
 from nyala import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, UnauthenticatedError
 from nyala.clients.api.database import Database
+from nyala.clients.sources.postgres import copying
 from nyala.sources import POSITIONS, BatchLimits, Position
 from nyala.sources.postgres import mirror
 
@@ -35,9 +38,15 @@ TYPES = {
     "a_json": ("json", ['\'{"b" : 1,  "a": [null]}\'']),
     "a_jsonb": ("jsonb", ["'{\"b\": 1}'", "'\"text\"'", "'null'"]),
     "some_bytes": ("bytea", ["'\\x00ff5c'", "''"]),
-    "an_address": ("inet", ["'10.0.0.1/24'"]),
+    "an_address": ("inet", ["'10.0.0.1/24'", "'10.0.0.1'"]),
+    "a_network": ("cidr", ["'10.0.0.0/8'", "'10.0.0.1'"]),
+    "a_number": ("oid", ["4294967295"]),
+    "a_name": ("name", ["'pg'"]),
+    "a_letter": ('"char"', ["'x'"]),
     "a_mood": ("mood", ["'sad'", "'ok'"]),
     "a_domain": ("small_number", ["3"]),
+    "a_padded_domain": ("four_letters", ["'ab'"]),
+    "a_moment_domain": ("moment", ["'2020-01-01 10:00:00.123456'"]),
     "some_ints": ("int[]", ["'{}'", "'{1,NULL,-3}'"]),
     "some_texts": ("text[]", ["'{}'", '\'{a,"b,c",NULL,"NULL","","q\\"\\\\\\\\"}\'', "'{x,y}'"]),
     "some_days": ("date[]", ["'{2020-01-01,NULL}'"]),
@@ -45,7 +54,7 @@ TYPES = {
     "some_decimals": ("numeric(6,2)[]", ["'{1.5,-2.25}'"]),
     "some_moments": ("timestamp[]", ["'{2020-01-01 10:00:00.5}'"]),
 }
-CASTS = dict.fromkeys(("a_json", "a_jsonb", "a_uuid", "an_address", "a_mood"), "text") | {"a_real": "float8"}
+CASTS = dict.fromkeys(("a_json", "a_jsonb", "a_uuid", "a_mood"), "text") | {"a_real": "float8"}
 """The types as which psycopg2 gives the values that the store has."""
 
 
@@ -54,6 +63,8 @@ def all_types(server: PostgresServer) -> str:
     server.execute(
         "DROP TYPE IF EXISTS mood CASCADE; CREATE TYPE mood AS ENUM ('sad', 'ok')",
         "DROP DOMAIN IF EXISTS small_number CASCADE; CREATE DOMAIN small_number AS integer CHECK (VALUE < 10)",
+        "DROP DOMAIN IF EXISTS four_letters CASCADE; CREATE DOMAIN four_letters AS char(4)",
+        "DROP DOMAIN IF EXISTS moment CASCADE; CREATE DOMAIN moment AS timestamp",
         f"CREATE TABLE things (id int PRIMARY KEY, {', '.join(f'{name} {kind}' for name, (kind, _) in TYPES.items())})",
     )
     return ", ".join(["id", *(f"{name}::{CASTS[name]}" if name in CASTS else name for name in TYPES)])
@@ -278,6 +289,42 @@ def test_a_value_without_a_place_stops_and_loses_nothing(
     source.execute("UPDATE a SET d = '2020-01-01' WHERE id = 2")
     catch_up(embedded, "public.a", again=True)
     assert of_store(embedded, "a") == of_postgres(source, "a")
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+@pytest.mark.parametrize("value", ["infinity", "-infinity", "0044-03-15 BC", "10000-01-01"])
+def test_a_copy_refuses_moments_that_the_store_does_not_have(
+    embedded: Database, source: PostgresServer, catch_up: CatchUp, kind: str, value: str
+) -> None:
+    source.execute(f"CREATE TABLE a (id int PRIMARY KEY, d {kind})", "INSERT INTO a VALUES (1, NULL), (2, now())")
+    source.execute(f"INSERT INTO a VALUES (3, '{value}')")
+    with pytest.raises(ConflictError, match=r"'d' has no place in the type .*between 1 and 9999"):
+        catch_up(embedded, "public.a")
+    source.execute("UPDATE a SET d = '9999-12-31' WHERE id = 3", "INSERT INTO a VALUES (4, '0001-01-01')")
+    catch_up(embedded, "public.a")
+    assert of_store(embedded, "a") == of_postgres(source, "a")
+
+
+def test_a_copy_whose_connections_end_begins_again(
+    embedded: Database, source: PostgresServer, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.execute("CREATE TABLE a (id int PRIMARY KEY, n text)")
+    source.execute("INSERT INTO a SELECT i, 'text ' || i FROM generate_series(1, 20000) i", "VACUUM a")
+    monkeypatch.setattr(copying, "PART_BYTES", 100_000)
+    statement, calls = copying._statement, count()
+
+    def cut(*arguments: Any) -> str:
+        if next(calls) == 3:
+            source.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'nyala mirror' "
+                "AND state = 'idle in transaction'"
+            )
+        return statement(*arguments)
+
+    monkeypatch.setattr(copying, "_statement", cut)
+    catch_up(embedded, "public.a")
+    assert of_store(embedded, "a") == of_postgres(source, "a")
+    assert next(calls) == 20, "ten parts, twice"
 
 
 def test_a_second_mirror_of_the_slot_stops(
