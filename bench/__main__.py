@@ -30,6 +30,7 @@ ENGINE_SUITES = (
     "callers",
     "small_writes",
     "replay",
+    "mirror",
     "encryption",
     "security",
     "start",
