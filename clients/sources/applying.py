@@ -113,7 +113,7 @@ class Applier:
 
 
 def presence(changes: ChangedRows) -> np.ndarray:
-    """Return which cells the rows bring: bools of rows by columns."""
+    """Return which cells the changes of a source bring: bools of rows by columns."""
     has = np.ones((changes.rows.num_rows, changes.rows.num_columns), np.bool_)
     absent: Mapping[str, np.ndarray] = changes.absent
     for at, name in enumerate(changes.rows.schema.names):

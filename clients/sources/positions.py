@@ -121,8 +121,8 @@ def _position(row: dict[str, Any]) -> Position:
 
 
 def lost_race(source: str, error: RowErrors) -> ConflictError | None:
-    """Return the error of a runner whose commit was refused because another one was first; None if ``error`` has
-    another cause."""
+    """Return the error of a source's runner whose commit was refused because another one was first; None if ``error``
+    has another cause."""
     if not is_lost_race(error):
         return None
     return ConflictError(
@@ -132,7 +132,7 @@ def lost_race(source: str, error: RowErrors) -> ConflictError | None:
 
 
 def is_lost_race(error: RowErrors) -> bool:
-    """Whether a commit was refused because another one had moved a position before."""
+    """Whether a commit was refused because another one had moved the position of a source before."""
     return any(getattr(each, "table", None) == POSITIONS for each in error.result.errors)
 
 

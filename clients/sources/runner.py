@@ -35,7 +35,7 @@ _IDLE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a runner is."""
+    """How far the runner of a source is."""
 
     state: State
     rows: int = 0

@@ -54,7 +54,7 @@ class SourceTable(Message, frozen=True):
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Changes of one table, in order."""
+    """A step of a source: changes of one of its tables, in order."""
 
     table: str
     """Its name in the source."""
@@ -70,14 +70,14 @@ class ChangedRows:
 
 @dataclass(frozen=True)
 class Truncation:
-    """All rows of a table are deleted."""
+    """A step of a source: all rows of one of its tables are deleted."""
 
     table: str
 
 
 @dataclass(frozen=True)
 class NewColumns:
-    """A table has other columns from now on."""
+    """A step of a source: one of its tables has other columns from now on."""
 
     table: SourceTable
     """The table as it is now. Columns that it lost are still in the store."""

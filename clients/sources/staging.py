@@ -18,8 +18,8 @@ from ..convert.data import WriteData
 
 
 class StagedCommit:
-    """A transaction in the making. Unlike ``api.Transaction``, it may be filled by several threads, and its tables may
-    get columns meanwhile."""
+    """The changes of a source as a transaction in the making. Unlike ``api.Transaction``, it may be filled by several
+    threads, and its tables may get columns meanwhile."""
 
     def __init__(self, service: StoreService) -> None:
         self._service = service

@@ -62,7 +62,8 @@ def prepare(database: Database, table: SourceTable, may_replace: bool) -> None:
 
 
 def fits(about: TableDescription, table: SourceTable) -> bool:
-    """Whether a table of the store has the key and the columns of a source's table; it may have more columns."""
+    """Whether a table of the store can mirror a source's: it has the key and the columns of that; it may have more
+    columns."""
     columns = {column.name: column for column in about.columns}
     return about.primary_key == table.key and all(
         each.name in columns

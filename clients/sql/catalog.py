@@ -13,8 +13,8 @@ SCHEMA_NAME = "public"
 
 
 class TablesSchema(SchemaProvider):
-    """The only schema of a catalog. ``names`` returns the names of all tables, ``dataset`` one of them; it raises
-    ``NotFoundError`` for others."""
+    """The only schema of a catalog of DataFusion. ``names`` returns the names of all tables, ``dataset`` one of them;
+    it raises ``NotFoundError`` for others."""
 
     def __init__(self, names: Callable[[], Iterable[str]], dataset: Callable[[str], NyalaDataset]) -> None:
         self._names = names
@@ -37,7 +37,7 @@ class TablesSchema(SchemaProvider):
 
 
 class TablesCatalog(CatalogProvider):
-    """A catalog with one schema, ``public``."""
+    """A catalog of DataFusion with one schema, ``public``."""
 
     def __init__(self, tables: TablesSchema) -> None:
         self._tables = tables

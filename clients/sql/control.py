@@ -16,7 +16,7 @@ IS_OPEN = "a transaction is open already: COMMIT or ROLLBACK it first"
 
 
 class Control(StrEnum):
-    """The ends of a transaction."""
+    """The SQL statements that begin or end a transaction."""
 
     BEGIN = "begin"
     COMMIT = "commit"
@@ -24,7 +24,7 @@ class Control(StrEnum):
 
 
 def control(tree: exp.Expr) -> Control:
-    """Return what a statement of ``Kind.TRANSACTION`` does.
+    """Return which of BEGIN, COMMIT and ROLLBACK an SQL statement of ``Kind.TRANSACTION`` is.
 
     Raises:
         InvalidArgumentError: it asks for a kind of transaction that there is not.
@@ -44,13 +44,13 @@ def control(tree: exp.Expr) -> Control:
 
 
 def none_is_open(which: Control) -> str:
-    """Return the message for a COMMIT or a ROLLBACK without a transaction."""
+    """Return the message for an SQL statement COMMIT or ROLLBACK without a transaction."""
     return f"no transaction is open: BEGIN comes before {which.upper()}"
 
 
 def control_in(text: str) -> Control | None:
-    """Return which of them a text is; None: it is another statement. It looks at the first word alone, unless that is
-    one of theirs. Raises as ``control``."""
+    """Return which of BEGIN, COMMIT and ROLLBACK an SQL text is; None: it is another statement. It looks at the first
+    word alone, unless that is one of theirs. Raises as ``control``."""
     if len(text) > _TEXT_MAX or not _FIRST_WORD.match(text):
         return None
     query = statement(text)

@@ -19,7 +19,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Deadline:
-    """When a statement must have ended."""
+    """When an SQL query must have ended."""
 
     def __init__(self, seconds: float | None) -> None:
         if seconds is not None and not seconds > 0:
@@ -44,8 +44,8 @@ class Deadline:
 
 
 def within(deadline: Deadline, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches until a deadline, or until Ctrl-C in the main thread. A thread of its own makes them, and goes on
-    after that: nothing ends a join."""
+    """Yield the batches of an SQL query until a deadline, or until Ctrl-C in the main thread. A thread of its own makes
+    them, and goes on after that: nothing ends a join."""
     queue: Queue[pa.RecordBatch | BaseException | None] = Queue(1)
     is_left = threading.Event()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The part from ``start`` to before ``end`` becomes ``text``."""
+    """An edit of an SQL query's text: the part from ``start`` to before ``end`` becomes ``text``."""
 
     start: int
     end: int
@@ -16,7 +16,7 @@ class Edit:
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """Return ``text`` with all edits. Insertions at one place keep their order."""
+    """Return the text of an SQL query with all edits. Insertions at one place keep their order."""
     parts: list[str] = []
     last = 0
     for edit in sorted(edits, key=lambda edit: edit.start):

@@ -156,7 +156,7 @@ class SqlEngine:
 
 
 class Description(NamedTuple):
-    """What a statement would answer."""
+    """What an SQL statement would answer."""
 
     schema: pa.Schema | None
     """The columns of its rows; None: it changes rows or tables."""
@@ -433,7 +433,7 @@ def _whole(table: pa.Table) -> Result:
 
 
 def register_information(session: SessionContext, name: str, batch: pa.RecordBatch) -> None:
-    """Give a session a table of ``information_schema``."""
+    """Give a session of DataFusion a table of ``information_schema``."""
     from datafusion.catalog import Schema, Table
 
     catalog = session.catalog("nyala")
@@ -443,8 +443,8 @@ def register_information(session: SessionContext, name: str, batch: pa.RecordBat
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without views, which older readers of Arrow do not know. All columns may be NULL: a query that is
-    only described has no better answer, and drivers compare."""
+    """Return the schema of a query's answer without views, which older readers of Arrow do not know. All columns may be
+    NULL: a query that is only described has no better answer, and drivers compare."""
     return pa.schema([field.with_type(_plain_type(field.type)).with_nullable(True) for field in schema])
 
 

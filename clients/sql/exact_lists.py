@@ -22,7 +22,8 @@ _JUNCTIONS = (exp.And, exp.Or, exp.Not, exp.Paren)
 
 
 def exact_lists(text: str, tables: Mapping[str, pa.Schema]) -> str:
-    """Return a query that keeps to NULL in its lists. ``tables`` are those that it names, with what may be NULL."""
+    """Return an SQL query that keeps to NULL in its lists of IN. ``tables`` are those that it names, with what may be
+    NULL."""
     tree = sqlglot.parse_one(text, dialect=_ListSql)
     tokens = list(sqlglot.tokenize(text, read="postgres"))
     places = {token.start: place for place, token in enumerate(tokens)}

@@ -45,8 +45,8 @@ class _NumberKind(IntEnum):
 
 
 def exact_numbers(text: str, tables: Mapping[str, pa.Schema]) -> str:
-    """Return a query that compares decimals with numbers as they are written, and with doubles as doubles. ``tables``
-    are those that it names."""
+    """Return an SQL query that compares decimals with numbers as they are written, and with doubles as doubles.
+    ``tables`` are those that it names."""
     columns = [(field.name.lower(), _kind_of_type(field.type)) for schema in tables.values() for field in schema]
     present = {kind for _, kind in columns}
     if _NumberKind.DECIMAL not in present or not (_NumberKind.DOUBLE in present or _NUMBER.search(text)):

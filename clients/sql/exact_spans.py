@@ -34,8 +34,8 @@ _SECONDS = {
 
 
 def exact_spans(text: str, tables: Mapping[str, pa.Schema]) -> str:
-    """Return a query that compares spans of time by their lengths, and times with times. ``tables`` are those that it
-    names: where one has intervals of months, intervals stay as they are."""
+    """Return an SQL query that compares spans of time by their lengths, and times with times. ``tables`` are those that
+    it names: where one has intervals of months, intervals stay as they are."""
     if not _WORDS.search(text):
         return text
     kinds = {field.type for schema in tables.values() for field in schema}

@@ -9,20 +9,20 @@ import pyarrow as pa
 
 from ...schemas.phrases import counted, size
 from .leaves.planning import Leaf, LeafTable, Need
-from .source.reading import Reads
+from .source.reading import ScanService
 
 
 def explained(
-    store: Reads,
+    store: ScanService,
     tables: Mapping[str, LeafTable],
     wanted: Mapping[str, Need],
     leaves: Mapping[str, Leaf] | None,
     plan: str,
     rows: int | None = None,
 ) -> pa.Table:
-    """Return lines that tell, for each table of a query: which columns are read, which filter the store applies, how
-    much of the table it skips. With ``leaves``, also the rows and bytes that were read, and the tables whose keys
-    restricted them."""
+    """Return the lines of EXPLAIN, which tell for each table of a query: which columns are read, which filter the store
+    applies, how much of the table it skips. With ``leaves``, also the rows and bytes that were read, and the tables
+    whose keys restricted them."""
     lines: list[str] = []
     for name, need in wanted.items():
         table = tables[name]

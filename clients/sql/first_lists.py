@@ -18,7 +18,7 @@ from .edits import Edit, edited
 
 @dataclass(frozen=True, slots=True)
 class FirstLists:
-    """A query whose lists have become tables in memory."""
+    """An SQL query whose lists of IN have become tables in memory."""
 
     text: str
     lists: tuple[tuple[str, str], ...]
@@ -26,7 +26,8 @@ class FirstLists:
 
 
 def first_lists(text: str, tokens: Sequence[Token]) -> FirstLists | None:
-    """Return the query ``text``, whose ``tokens`` these are, with names of tables for its lists; None: it has none."""
+    """Return the SQL query ``text``, whose ``tokens`` these are, with names of tables for its lists of IN; None: it has
+    none."""
     lists: list[tuple[str, str]] = []
     edits: list[Edit] = []
     names = {token.text for token in tokens}

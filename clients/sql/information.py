@@ -40,7 +40,7 @@ def information(store: StoreService, names: Iterable[str]) -> dict[str, pa.Recor
 
 
 def shown(store: StoreService, tree: exp.Expr) -> pa.Table:
-    """Answer SHOW TABLES. Raises InvalidArgumentError for all else."""
+    """Answer the SQL statement SHOW TABLES. Raises InvalidArgumentError for all else."""
     words = tree.expression.name.lower().split() if tree.args.get("expression") else []
     if words != ["tables"]:
         raise InvalidArgumentError("SHOW TABLES is the only SHOW; information_schema tells more")
@@ -48,7 +48,7 @@ def shown(store: StoreService, tree: exp.Expr) -> pa.Table:
 
 
 def described(table: TableDescription) -> pa.Table:
-    """Answer DESCRIBE."""
+    """Answer the SQL statement DESCRIBE."""
     rows = [
         {
             "column_name": column.name,
@@ -64,13 +64,13 @@ def described(table: TableDescription) -> pa.Table:
 
 
 def column_type(field: pa.Field) -> str:
-    """Return PostgreSQL's name of a column's type."""
+    """Return PostgreSQL's name of a column's type, as SQL's ``information_schema`` shows it."""
     own = (field.metadata or {}).get(TYPE_METADATA)
     return own.decode() if own else sql_type(field.type)
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """Return PostgreSQL's name of the type of cells."""
+    """Return PostgreSQL's name of the type of cells, as SQL's ``information_schema`` shows it."""
     if pa.types.is_decimal(kind):
         return f"numeric({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):

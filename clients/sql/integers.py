@@ -47,7 +47,7 @@ ROWS = 40
 
 
 def columns_of(schema: pa.Schema) -> Columns:
-    """Return the columns of a table."""
+    """Return the columns of a table that a query reads, with the bits of their integers."""
     return tuple((field.name, _bits(field.type)) for field in schema)
 
 
@@ -59,7 +59,8 @@ def _bits(kind: pa.DataType) -> int:
 
 @dataclass
 class Integers:
-    """The bits of the absolute values of the integers of a query; 0 where they are none, or where that is not known."""
+    """The bits of the absolute values of the integers that an SQL query computes; 0 where they are none, or where that
+    is not known."""
 
     tables: Mapping[str, Mapping[str, int]]
     parameters: frozenset[str]

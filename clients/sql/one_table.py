@@ -38,7 +38,7 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A comparison of a column with a literal or a parameter."""
+    """In a query of one table: a comparison of a column with a literal or a parameter."""
 
     column: str
     op: str
@@ -48,7 +48,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class OneTable:
-    """What a query asks of its table. Columns and measures are pairs of the name in the answer and what it is."""
+    """What an SQL query asks of its only table. Columns and measures are pairs of the name in the answer and what it
+    is."""
 
     table: str
     columns: tuple[tuple[str, str], ...] | None
@@ -95,7 +96,7 @@ class OneTable:
 
 
 class Planned(NamedTuple):
-    """A scan, and how the query shows its columns."""
+    """The scan of a query's only table, and how the query shows its columns."""
 
     spec: ScanSpec
     schema: pa.Schema

@@ -18,7 +18,7 @@ _DEPTH_MAX = 400
 
 
 class ParsedText(NamedTuple):
-    """A statement as it was written."""
+    """An SQL statement as it was written."""
 
     tree: exp.Expr
     tokens: list[Token]
@@ -32,7 +32,7 @@ class ParsedText(NamedTuple):
 
 
 def read_text(text: str) -> ParsedText:
-    """Read one statement.
+    """Read one SQL statement.
 
     Raises:
         InvalidArgumentError: it has a mistake, is nested too deeply, or is several statements.
@@ -57,7 +57,7 @@ def read_text(text: str) -> ParsedText:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the tokens of a statement that has been read."""
+    """Return the tokens of an SQL statement that has been read."""
     return _DIALECT.tokenize(text)
 
 

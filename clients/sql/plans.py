@@ -14,7 +14,7 @@ _PLANS_MAX = 128
 
 
 class QueryPlan:
-    """What a query needs of its tables, as DataFusion planned it once."""
+    """What an SQL query needs of its tables, as DataFusion planned it once."""
 
     def __init__(self, wanted: dict[str, Need], text: str, schema: pa.Schema | None) -> None:
         self.wanted = wanted
@@ -27,7 +27,7 @@ class QueryPlan:
 
 
 class QueryPlans:
-    """The plans of recent queries without parameters, as long as their tables are not altered. Thread safe."""
+    """The plans of recent SQL queries without parameters, as long as their tables are not altered. Thread safe."""
 
     def __init__(self) -> None:
         self._plans: OrderedDict[Any, QueryPlan] = OrderedDict()

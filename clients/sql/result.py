@@ -21,8 +21,8 @@ _COUNT = pa.schema([pa.field("rows", pa.int64())])
 
 
 class Result:
-    """The rows of a query, or the number of rows that a change has changed. Close it, read it to its end, or use it as
-    a context manager: until then its tables are kept as of its snapshot. For one thread.
+    """The rows of an SQL query, or the number of rows that a change has changed. Close it, read it to its end, or use
+    it as a context manager: until then its tables are kept as of its snapshot. For one thread.
 
     ``to_arrow`` and what is made from it keep the rows, and may be called again. Batches come only once.
     """
@@ -122,7 +122,7 @@ class Result:
 
 
 def changed(outcome: Changed) -> Result:
-    """Return the result of a statement that has changed rows or tables."""
+    """Return the result of an SQL statement that has changed rows or tables."""
     return Result(_COUNT.empty_table().schema, iter(()), outcome.timestamp, outcome.count, outcome.kind)
 
 

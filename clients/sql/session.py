@@ -23,8 +23,8 @@ from .statement import Kind, statement
 
 
 class SqlSession:
-    """Runs statements, among them BEGIN, COMMIT and ROLLBACK. Between these all reads are at the snapshot of BEGIN, and
-    all changes become one commit.
+    """Runs SQL statements, among them BEGIN, COMMIT and ROLLBACK. Between these all reads are at the snapshot of BEGIN,
+    and all changes become one commit.
 
     No statement sees what its transaction has written: one that would have to is refused. Close it, or use it as a
     context manager: that rolls back a transaction that is open. Thread safe; its statements run one after another.

@@ -45,7 +45,7 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of statements t
 
 
 class Kind(StrEnum):
-    """The kinds of statements."""
+    """The kinds of SQL statements."""
 
     QUERY = "query"
     EXPLAIN = "explain"
@@ -57,7 +57,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableUse:
-    """A table that a query reads: the store's name of it, and the name that the query's text has for it."""
+    """A table that an SQL query reads: the store's name of it, and the name that the query's text has for it."""
 
     table: str
     name: str
@@ -67,7 +67,8 @@ class TableUse:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement: its tree, and for a query the text that DataFusion gets. Trees are shared: copy before a change."""
+    """An SQL statement: its tree, and for a query the text that DataFusion gets. Trees are shared: copy before a
+    change."""
 
     kind: Kind
     tree: exp.Expr
@@ -139,7 +140,7 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
 
 
 def statement(text: str) -> Statement:
-    """Parse one statement.
+    """Parse one SQL statement.
 
     Raises:
         InvalidArgumentError: it is too long, has a mistake, or is several statements; the message names the place.
@@ -157,7 +158,7 @@ def _remembered(text: str) -> Statement:
 
 
 def parsed(text: str) -> Statement:
-    """Parse one statement, which is not remembered. Raises as ``statement``."""
+    """Parse one SQL statement, which is not remembered. Raises as ``statement``."""
     parts = read_text(text)
     kind = _kind(parts)
     if kind is Kind.EXPLAIN:

@@ -17,7 +17,8 @@ _MOMENT = "a moment in a query is text, as in '2026-01-31 12:00:00', a timestamp
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """When a query reads a table: as of ``first``; with ``changes``, its changes after ``first`` up to ``last``."""
+    """The times of which an SQL query reads a table: as of ``first``; with ``changes``, its changes after ``first`` up
+    to ``last``."""
 
     table: str
     first: exp.Expr
@@ -34,13 +35,13 @@ class Moments:
 
 
 def moves_in_time(tables: Iterable[exp.Table]) -> bool:
-    """Whether a query reads one of its tables as of another time."""
+    """Whether an SQL query reads one of its tables as of another time."""
     return any(_is_moved(node) for node in tables)
 
 
 def in_time(tree: exp.Expr) -> tuple[str, dict[str, Moments]]:
-    """Return the text of a query in which each table of another time has a name of its own, and what the names stand
-    for.
+    """Return the text of an SQL query in which each table of another time has a name of its own, and what the names
+    stand for.
 
     Raises:
         InvalidArgumentError: a table, or a moment, is not written as such.

@@ -25,7 +25,7 @@ _given_up: set[threading.Thread] = set()
 
 
 def begin_workers() -> None:
-    """Start the pool, unless it runs or the environment tells its size."""
+    """Start the pool of DataFusion's threads, unless it runs or the environment tells its size."""
     if _VARIABLE in os.environ:
         return
     os.environ[_VARIABLE] = str(_WORKERS)
@@ -36,13 +36,13 @@ def begin_workers() -> None:
 
 
 def give_up(thread: threading.Thread) -> None:
-    """Note that nobody waits for what a thread asks of the pool."""
+    """Note that nobody waits for what a thread asks of the pool of DataFusion's threads."""
     with _lock:
         _given_up.add(thread)
 
 
 def check_workers() -> None:
-    """Raise UnavailableError if statements that were given up may hold the whole pool."""
+    """Raise UnavailableError if SQL queries that were given up may hold the whole pool of DataFusion's threads."""
     end = monotonic() + _GRACE_SECONDS
     with _lock:
         while len(_given_up) >= _GIVEN_UP_MAX:

@@ -20,7 +20,7 @@ _TEXT_MAX = 4096
 
 
 class Alone(NamedTuple):
-    """A query of one table, and the table."""
+    """A query of Flight SQL that needs no child process: of one table, and the table."""
 
     query: Statement
     table: TableDescription
@@ -46,8 +46,8 @@ class Alone(NamedTuple):
 
 
 def alone(store: StoreService, text: str, parameters: pa.Table | None = None, is_run: bool = False) -> Alone | None:
-    """Return a statement that the store answers alone; None: it is for a child, which also says what is wrong with it.
-    ``is_run``: the parameters are given, or there are none."""
+    """Return a statement of Flight SQL that the store answers alone; None: it is for a child, which also says what is
+    wrong with it. ``is_run``: the parameters are given, or there are none."""
     if len(text) > _TEXT_MAX or (parameters is not None and parameters.num_rows != 1):
         return None
     try:

@@ -16,7 +16,7 @@ _CONSTANT_MAX = 256
 
 
 class StatementDescription(NamedTuple):
-    """What a statement would answer."""
+    """What a statement of Flight SQL would answer."""
 
     schema: pa.Schema | None
     """None: it changes rows."""
@@ -28,8 +28,8 @@ class StatementDescription(NamedTuple):
 
 
 class SmallAnswers:
-    """Small answers that a ticket was given for, until it is used; and those of queries of constants, such as
-    ``SELECT 1``, by which pools of connections ask whether the server lives. Thread safe."""
+    """Small answers of Flight SQL that a ticket was given for, until it is used; and those of queries of constants,
+    such as ``SELECT 1``, by which pools of connections ask whether the server lives. Thread safe."""
 
     def __init__(self) -> None:
         self._rows: OrderedDict[int, tuple[str, pa.Table]] = OrderedDict()

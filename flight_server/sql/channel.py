@@ -20,7 +20,7 @@ _HEAD = struct.Struct(">cI")
 
 
 class FrameKind(bytes, Enum):
-    """What the body of a frame is."""
+    """The kind of a frame on the channel to a child process that runs statements: what its body is."""
 
     REQUEST = b"Q"
     """JSON: what to do."""
@@ -39,7 +39,7 @@ class FrameKind(bytes, Enum):
 
 
 class ChannelFrame(NamedTuple):
-    """One message."""
+    """One frame on the channel to a child process that runs statements."""
 
     kind: FrameKind
     body: pa.Buffer
@@ -50,11 +50,12 @@ class ChannelFrame(NamedTuple):
 
 
 class ChannelClosedError(Exception):
-    """The other process is gone."""
+    """The process at the other end of a channel for SQL statements is gone."""
 
 
 class Channel:
-    """One end of a socket. One thread may send while another receives."""
+    """One end of the socket between the server and a child process that runs SQL statements. One thread may send while
+    another receives."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end

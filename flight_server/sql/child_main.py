@@ -74,7 +74,7 @@ class _ServersTurns(Turns):
 
 
 class StatementChild:
-    """Runs the statements that come over a channel."""
+    """The child process of Flight SQL: runs the statements that come over a channel."""
 
     def __init__(self, channel: Channel, location: str, limits: SqlLimits, config: ServerConfig) -> None:
         self._channel = channel
@@ -212,7 +212,8 @@ def _by_kernels(texts: pa.Array, steps: Steps, is_text: bool) -> pa.Array:
 
 
 def main() -> None:
-    """Run the process: its first frame says where the private port is, and what statements may take."""
+    """Run a child process for SQL statements: its first frame says where the private port is, and what statements may
+    take."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     options = json.loads(channel.receive().body.to_pybytes())

@@ -12,7 +12,8 @@ _FOLDER = "nyala-sql-"
 
 
 def new_folder() -> Path:
-    """Return a folder for this process and this user alone. Those that killed processes left are removed."""
+    """Return a folder for Flight SQL's socket and spilled rows, for this process and this user alone. Those that killed
+    processes left are removed."""
     for each in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         number = each.name.removeprefix(_FOLDER).partition("-")[0]
         if number.isdigit() and each.stat().st_uid == os.getuid() and not Path(f"/proc/{number}").exists():

@@ -25,7 +25,7 @@ TRANSACTION_SECONDS = 600.0
 
 @dataclass(slots=True)
 class Prepared:
-    """A prepared statement."""
+    """A prepared statement of Flight SQL."""
 
     user: str
     text: str
@@ -45,7 +45,7 @@ class Prepared:
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction, and the child process that holds it."""
+    """A transaction of Flight SQL, and the child process that holds it."""
 
     user: str
     caller: Identity | None
@@ -63,7 +63,7 @@ Held = TypeVar("Held", Prepared, OpenTransaction)
 
 
 class Handles(Generic[Held]):
-    """What clients hold by a handle. Half of the places are for one user. Thread safe."""
+    """What clients of Flight SQL hold by a handle. Half of the places are for one user. Thread safe."""
 
     def __init__(self, name: str, count_max: int, bytes_max: int = 1 << 62) -> None:
         """``name`` says in errors what they are."""

@@ -59,12 +59,12 @@ def _cookie(values: Sequence[str | bytes]) -> str | None:
 
 
 def of_call(context: fl.ServerCallContext) -> dict[str, str]:
-    """Return the headers of a call, by their names in lower case."""
+    """Return the headers of a call that Flight SQL reads, by their names in lower case."""
     middleware = context.get_middleware(MIDDLEWARE)
     return middleware.values if isinstance(middleware, _Of) else {}
 
 
 def cookie_of(context: fl.ServerCallContext) -> str | None:
-    """Return the cookie of a call; None: its client keeps none."""
+    """Return the cookie by which a call tells its session of Flight SQL; None: its client keeps none."""
     middleware = context.get_middleware(MIDDLEWARE)
     return middleware.cookie if isinstance(middleware, _Of) else None

@@ -28,8 +28,9 @@ def ingest(
     headers: Mapping[str, str],
     is_cancelled: Callable[[], bool],
 ) -> int:
-    """Write rows to a table, and return how many there were. The header ``x-nyala-primary-key`` has the columns of the
-    key of a new table, separated by commas; without it rows are numbered. ``x-nyala-op: upsert`` replaces rows.
+    """Answer Flight SQL's ingest: write rows to a table, and return how many there were. The header
+    ``x-nyala-primary-key`` has the columns of the key of a new table, separated by commas; without it rows are
+    numbered. ``x-nyala-op: upsert`` replaces rows.
 
     Raises:
         AlreadyPresentError: the table is there, or a row with the key of another.

@@ -126,7 +126,8 @@ def is_sql(body: bytes) -> bool:
 
 
 def read(body: bytes) -> tuple[str, Any]:
-    """Return the name of a message in an ``Any``, and the message. Raises InvalidArgumentError: it is no such one."""
+    """Return the name of a message in an ``Any``, and the message of Flight SQL itself. Raises InvalidArgumentError: it
+    is no such one."""
     try:
         outer = any_pb2.Any.FromString(body)
         kind = _ALL.get(outer.type_url)
@@ -138,7 +139,7 @@ def read(body: bytes) -> tuple[str, Any]:
 
 
 def read_plain(name: str, body: bytes) -> Any:
-    """Return a message of Flight that stands for itself, or in an ``Any``. Raises as ``read``."""
+    """Return a message of Flight SQL that stands for itself, or in an ``Any``. Raises as ``read``."""
     if body.startswith(_HOST.encode(), 2):
         return read(body)[1]
     try:
@@ -154,5 +155,5 @@ def wrapped(name: str, **fields: Any) -> bytes:
 
 
 def plain(name: str, **fields: Any) -> bytes:
-    """Return a message that stands for itself."""
+    """Return a message of Flight SQL that stands for itself."""
     return (_OF_SQL.get(name) or _OF_FLIGHT[name])(**fields).SerializeToString()

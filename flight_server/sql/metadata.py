@@ -52,7 +52,7 @@ _FOREIGN = pa.schema([_field(name) for name in _FOREIGN_COLUMNS])
 
 
 def schema_of(name: str, message: Any) -> pa.Schema | None:
-    """Return the columns of the answer to a command; None: it is not one of metadata."""
+    """Return the columns of the answer to a command of Flight SQL; None: it is not one of metadata."""
     if name == "CommandGetSqlInfo":
         return sql_info_schema()
     if name == "CommandGetTables":
@@ -61,7 +61,7 @@ def schema_of(name: str, message: Any) -> pa.Schema | None:
 
 
 def answer(store: StoreService, name: str, message: Any) -> pa.Table | None:
-    """Answer a command about what the caller of a store may see; None: it is not one of metadata.
+    """Answer a command of Flight SQL about what the caller of a store may see; None: it is not one of metadata.
 
     Raises:
         NotFoundError: there is no table whose key is asked for.

@@ -26,8 +26,8 @@ class _Waiter:
 
 
 class SqlPlaces:
-    """At most ``places`` child processes. Statements that find none wait in a queue, in which no user stands before
-    another for long: each may have ``user_share`` of the places. Thread safe."""
+    """The child processes of Flight SQL, at most ``places``. Statements that find none wait in a queue, in which no
+    user stands before another for long: each may have ``user_share`` of the places. Thread safe."""
 
     def __init__(
         self, start: Callable[[], ChildHandle], places: int, user_share: float, waiting_max: int, seconds_max: float

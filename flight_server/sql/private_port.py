@@ -138,5 +138,5 @@ def _shared(config: ServerConfig) -> ServerConfig:
 
 
 def new_token() -> str:
-    """Return a token that nobody can guess."""
+    """Return the token by which a child process of Flight SQL calls the private port; nobody can guess it."""
     return secrets.token_urlsafe(24)

@@ -14,7 +14,7 @@ _PARAMETER_BYTES_MAX = 64 << 20
 
 
 def received_parameters(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call) -> bytes | None:
-    """Return the parameters that a client sends, as a stream of Arrow IPC; None: there are none."""
+    """Return the parameters that a client of Flight SQL sends, as a stream of Arrow IPC; None: there are none."""
     batches, size = [], 0
     for item in received(reader, config, call):
         size += item.batch.nbytes

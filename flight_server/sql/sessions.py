@@ -25,7 +25,8 @@ _CLOSED = 1
 
 
 class SqlSessions:
-    """Thread safe."""
+    """The transactions that clients of Flight SQL begin by a statement, and the options of their sessions. Thread
+    safe."""
 
     def __init__(self, statements: SqlStatements) -> None:
         self._statements = statements

@@ -31,7 +31,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ChildHandle:
-    """A child process. One statement at a time."""
+    """A child process that runs SQL statements, as its server holds it. One statement at a time."""
 
     def __init__(
         self, options: Mapping[str, Any], memory_bytes: int, spills: Path, spill_bytes: int, turns: Turns

@@ -32,7 +32,7 @@ PAUSE_SECONDS = 10.0
 
 
 class SqlStatements:
-    """Thread safe."""
+    """Runs the statements of Flight SQL in child processes, for all callers. Thread safe."""
 
     def __init__(self, server: FlightServer) -> None:
         """Start the first child. ``server`` need not listen yet."""
@@ -190,5 +190,5 @@ class SqlStatements:
 
 
 def user_of(call: Call) -> str:
-    """Return the name of the caller; "": anyone."""
+    """Return the name of a statement's sender; "": anyone."""
     return call.user or ""

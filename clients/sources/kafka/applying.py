@@ -20,7 +20,7 @@ from .topic_table import Staged, TopicTable, message_of, without
 
 @dataclass(frozen=True)
 class Batch:
-    """Messages that are applied in one commit."""
+    """Messages of Kafka that are applied in one commit."""
 
     messages: Sequence[Messages]
     """Those of each topic."""
@@ -34,7 +34,7 @@ class Batch:
 
 @dataclass
 class Counts:
-    """What a run has applied."""
+    """What a run has applied of Kafka's messages, in numbers."""
 
     messages: int = 0
     """Messages that came, the rejected ones included."""

@@ -49,11 +49,11 @@ _UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPI
 
 
 class UnknownTopicError(NotFoundError):
-    """No broker that answers knows a topic."""
+    """No broker of Kafka that answers knows a topic."""
 
 
 class Cluster:
-    """What it takes to reach a cluster."""
+    """What it takes to reach a cluster of Kafka."""
 
     def __init__(self, address: str, group: str, options: Mapping[str, Any]) -> None:
         """Raises InvalidArgumentError: the address or an option is wrong."""

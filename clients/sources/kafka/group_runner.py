@@ -34,7 +34,7 @@ _STEADY_SECONDS = 60.0
 
 
 class ConsumeResult(BaseModel):
-    """What a run of a consumer has done."""
+    """What a run of a consumer of Kafka has done."""
 
     group: str
     messages: int = 0
@@ -50,7 +50,7 @@ class ConsumeResult(BaseModel):
 
 @dataclass(frozen=True)
 class Choices:
-    """What a run of a consumer is to do."""
+    """What a run of a consumer of Kafka is to do."""
 
     start: str = "earliest"
     """Where partitions of a topic begin that the group has not consumed before: ``earliest`` or ``latest``."""

@@ -32,7 +32,7 @@ _PASSING = frozenset({KafkaError._MAX_POLL_EXCEEDED})
 
 
 class Member:
-    """One membership in a group. One thread uses it, and one that it hands batches to."""
+    """One membership in a consumer group of Kafka. One thread uses it, and one that it hands batches to."""
 
     def __init__(
         self,

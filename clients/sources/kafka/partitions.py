@@ -28,7 +28,7 @@ class LostPartitionError(Exception):
 
 
 class ClusterMemo(Message, frozen=True):
-    """What the position of a partition keeps to recognize it."""
+    """What the position of a topic's partition keeps to recognize it."""
 
     cluster: str = ""
     topic_id: str = ""
@@ -48,7 +48,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Advance:
-    """A partition gets further."""
+    """A partition of a topic gets further."""
 
     partition: Partition
     offset: int

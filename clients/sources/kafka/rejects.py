@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Reject:
-    """A message that could not be applied."""
+    """A message of Kafka that could not be applied."""
 
     topic: str
     partition: int

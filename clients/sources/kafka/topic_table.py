@@ -30,7 +30,7 @@ _NUMBER = " message"
 
 @dataclass(frozen=True)
 class Staged:
-    """A part of a commit, and the messages of its rows."""
+    """What messages of a topic make of its table: a part of a commit, and the messages of its rows."""
 
     part: StageResult
     numbers: np.ndarray
@@ -218,7 +218,7 @@ class TopicTable:
 
 
 def without(part: Decoded, numbers: np.ndarray) -> Decoded:
-    """Return rows without those of some messages."""
+    """Return a topic's rows without those of some messages."""
     kept = ~np.isin(part.numbers, numbers)
     return _taken(part, np.flatnonzero(kept))
 
@@ -230,8 +230,8 @@ def _taken(part: Decoded, order: np.ndarray) -> Decoded:
 
 
 def places_by(part: Decoded, order: str, keys: np.ndarray) -> np.ndarray:
-    """Return the places of rows in the order of a column; equal ones as they came. A delete without a value there stays
-    behind the rows of its key that came before it, and before all that came later."""
+    """Return the places of a topic's rows in the order of a column; equal ones as they came. A delete without a value
+    there stays behind the rows of its key that came before it, and before all that came later."""
     cells = part.rows.column(order)
     is_bare = part.is_delete & cells.is_null().to_numpy(zero_copy_only=False)
     by_key = np.argsort(keys, kind="stable")
@@ -244,7 +244,7 @@ def places_by(part: Decoded, order: str, keys: np.ndarray) -> np.ndarray:
 
 
 def message_of(error: StagedRowError, staged: Sequence[Staged]) -> int | None:
-    """Return the message whose row a commit refused; None if it is of no part here."""
+    """Return the message of a topic whose row a commit refused; None if it is of no part here."""
     for each in staged:
         if error.part in each.part.parts:
             return int(each.numbers[each.part.as_staged(error).row])

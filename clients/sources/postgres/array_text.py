@@ -14,7 +14,8 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 def lists_of_text(text: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return the texts of all items, the offsets of the lists, and which lists are NULL.
+    """Read the text of PostgreSQL's arrays: return the texts of all items, the offsets of the lists, and which lists
+    are NULL.
 
     Raises:
         ValueError: an array has several dimensions, or bounds of its own.

@@ -69,7 +69,7 @@ class CatalogTable:
 
 
 def read_table(cursor: Any, name: str) -> CatalogTable:
-    """Return a table of the catalog, ``schema.table`` as SQL writes it.
+    """Return a table of PostgreSQL's catalog, ``schema.table`` as SQL writes it.
 
     Raises:
         NotFoundError: there is no such table.
@@ -97,7 +97,7 @@ def read_table(cursor: Any, name: str) -> CatalogTable:
 
 
 def read_columns(cursor: Any, oid: int) -> dict[str, CatalogColumn]:
-    """Return the columns of a table, by name; without generated ones, which are not in the stream."""
+    """Return the columns of a PostgreSQL table, by name; without generated ones, which are not in the stream."""
     cursor.execute(_COLUMNS, (oid,))
     columns: dict[str, CatalogColumn] = {}
     for row in cursor:
@@ -106,13 +106,15 @@ def read_columns(cursor: Any, oid: int) -> dict[str, CatalogColumn]:
 
 
 def read_type(cursor: Any, oid: int, modifier: int) -> tuple[int, int, str] | None:
-    """Return the type and modifier as which the text of a type is read, and its name; None if there is none now."""
+    """Return the type and modifier as which the text of a PostgreSQL type is read, and its name; None if there is none
+    now."""
     cursor.execute(_BASE, (modifier, oid, modifier, oid))
     return cursor.fetchone()
 
 
 def source_table(name: str, target: str, there: CatalogTable) -> SourceTable:
-    """Return a table as the runner sees it, with the key first. Raises InvalidArgumentError: a type has no place."""
+    """Return a PostgreSQL table as the runner of a source sees it, with the key first. Raises InvalidArgumentError: a
+    type has no place."""
     described = [column.described(name) for column in there.columns.values()]
     order = {column: place for place, column in enumerate(there.key)}
     described.sort(key=lambda each: order.get(each.name, len(order)))
@@ -130,8 +132,8 @@ def _check_key(name: str, columns: list[SourceColumn]) -> None:
 
 
 def part_ranges(cursor: Any, oid: int, part_bytes: int) -> list[tuple[int, int | None]]:
-    """Return ranges of blocks of a table that have about ``part_bytes`` each, large values included; the last one has
-    no end."""
+    """Return ranges of blocks of a PostgreSQL table that have about ``part_bytes`` each, large values included; the
+    last one has no end."""
     cursor.execute(_SIZE, (oid, oid))
     main, whole, block = cursor.fetchone()
     blocks = max(main // block, 1)

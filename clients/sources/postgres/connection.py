@@ -44,7 +44,7 @@ OLDEST = 140_000
 
 
 class Dsn:
-    """What a user gives to reach a database: a URL, or words as libpq takes them."""
+    """What a user gives to reach a database of PostgreSQL: a URL, or words as libpq takes them."""
 
     def __init__(self, text: str) -> None:
         """Raises InvalidArgumentError: libpq cannot read it."""

@@ -16,7 +16,7 @@ _TRUNCATE = struct.Struct(">ib")
 
 @dataclass(frozen=True)
 class Begin:
-    """A transaction begins."""
+    """A message of PostgreSQL's stream: a transaction begins."""
 
     commit_lsn: int
     """Where its commit is in the WAL."""
@@ -29,7 +29,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Commit:
-    """A transaction ends."""
+    """A message of PostgreSQL's stream: a transaction ends."""
 
     end_lsn: int
     """The first position behind it."""
@@ -45,7 +45,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class RelationColumn:
-    """A column as the stream describes it."""
+    """A column as PostgreSQL's stream describes it."""
 
     name: str
     is_key: bool
@@ -56,7 +56,7 @@ class RelationColumn:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table as the stream describes it, before its rows come, and when it has changed."""
+    """A message of PostgreSQL's stream: a table as it is described, before its rows come, and when it has changed."""
 
     oid: int
     schema: str
@@ -85,18 +85,18 @@ class Relation:
 
 
 def truncated(message: bytes) -> list[int]:
-    """Return the numbers of the tables that a message truncates."""
+    """Return the numbers of the tables that a message of PostgreSQL truncates."""
     count, _ = _TRUNCATE.unpack_from(message, 1)
     return list(struct.unpack_from(f">{count}i", message, 1 + _TRUNCATE.size))
 
 
 def lsn_text(lsn: int) -> str:
-    """Return a position in the WAL as PostgreSQL writes it."""
+    """Return a position in PostgreSQL's WAL as PostgreSQL writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def lsn_of(text: str) -> int:
-    """Return a position in the WAL from its text."""
+    """Return a position in PostgreSQL's WAL from its text."""
     high, low = text.split("/")
     return (int(high, 16) << 32) | int(low, 16)
 

@@ -135,7 +135,7 @@ class PostgresSource(Source):
 
 
 def target_of(table: str) -> str:
-    """Return the last part of ``schema.table``, as it is without quotes.
+    """Return the name of the table that mirrors PostgreSQL's ``schema.table``: the last part, as it is without quotes.
 
     Raises:
         InvalidArgumentError: it is no name.

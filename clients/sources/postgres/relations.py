@@ -21,7 +21,7 @@ from .types import cells_of_text, grows, refusal, word_of
 
 @dataclass(frozen=True)
 class StreamTable:
-    """A table of the stream: how its rows are read, as long as its columns stay."""
+    """A table of PostgreSQL's stream: how its rows are read, as long as its columns stay."""
 
     table: SourceTable
     columns: list[SourceColumn]
@@ -49,7 +49,7 @@ class StreamTable:
 
 
 class Relations:
-    """The tables of a mirror, as the stream describes them."""
+    """The PostgreSQL tables of a mirror, as the stream describes them."""
 
     def __init__(self, tables: list[SourceTable]) -> None:
         self._tables = {table.detail["oid"]: table for table in tables}

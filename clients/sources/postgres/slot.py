@@ -37,7 +37,7 @@ class Memo(Message, frozen=True):
 
 
 def check_server(cursor: Any) -> None:
-    """Check that the server can be mirrored from.
+    """Check that PostgreSQL's server can be mirrored from.
 
     Raises:
         InvalidArgumentError: it is too old, does not decode its WAL, or has text in no known encoding.
@@ -62,7 +62,8 @@ def check_server(cursor: Any) -> None:
 
 
 def take_lock(cursor: Any, memo: Memo) -> None:
-    """Lock a mirror for as long as the connection lasts. A process that was killed keeps its lock for a moment.
+    """Lock the slot of a mirror for as long as the connection to PostgreSQL lasts. A process that was killed keeps its
+    lock for a moment.
 
     Raises:
         ConflictError: another process has it.
@@ -81,12 +82,12 @@ def take_lock(cursor: Any, memo: Memo) -> None:
 
 
 def create_publication(cursor: Any, memo: Memo, quoted: Sequence[str]) -> None:
-    """Create the publication of tables; the names are as SQL writes them."""
+    """Create PostgreSQL's publication of the tables of a mirror; the names are as SQL writes them."""
     cursor.execute(f'CREATE PUBLICATION "{memo.slot}" FOR TABLE ONLY {", ONLY ".join(quoted)}')
 
 
 def drop(cursor: Any, memo: Memo) -> None:
-    """Drop slot and publication, if they are there."""
+    """Drop the slot and the publication of a mirror in PostgreSQL, if they are there."""
     cursor.execute(
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (memo.slot,)
     )
@@ -94,7 +95,7 @@ def drop(cursor: Any, memo: Memo) -> None:
 
 
 def check_slot(cursor: Any, memo: Memo, after: str) -> None:
-    """Check that the slot still has everything after a position.
+    """Check that PostgreSQL's slot still has everything after a position.
 
     Raises:
         NotFoundError: the slot or the publication is gone, or this is another cluster.
@@ -128,7 +129,7 @@ def check_slot(cursor: Any, memo: Memo, after: str) -> None:
 
 
 def check_publication(cursor: Any, memo: Memo, tables: Mapping[int, str]) -> None:
-    """Check that tables, named by their oids, are still published. Raises NotFoundError: one is not."""
+    """Check that PostgreSQL tables, named by their oids, are still published. Raises NotFoundError: one is not."""
     cursor.execute(
         "SELECT prrelid FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = %s",
         (memo.slot,),

@@ -26,7 +26,7 @@ _STATUS_SECONDS = 10
 
 
 class ChangeStream:
-    """The changes of a slot after a position. One thread uses it."""
+    """The changes of a slot of PostgreSQL after a position. One thread uses it."""
 
     def __init__(self, dsn: Dsn, memo: Memo, relations: Relations, after: str, limits: BatchLimits) -> None:
         self._dsn = dsn

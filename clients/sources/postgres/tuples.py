@@ -31,7 +31,7 @@ _NEW, _OLD = b"NO"
 
 @dataclass(frozen=True)
 class Cells:
-    """Where the cells of one column are in a buffer."""
+    """Where the cells of one column are in a buffer of PostgreSQL's messages."""
 
     kinds: np.ndarray
     starts: np.ndarray
@@ -63,7 +63,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Tuples:
-    """The rows of messages of one table, in order: deletes of keys, and rows as they are now."""
+    """The rows of PostgreSQL's messages of one table, in order: deletes of keys, and rows as they are now."""
 
     data: bytes
     is_delete: np.ndarray
@@ -78,7 +78,7 @@ class Tuples:
 
 
 def read_tuples(messages: Sequence[bytes], columns: int, key: Sequence[int]) -> Tuples:
-    """Read messages of a table with so many columns; ``key`` are the numbers of those of the key.
+    """Read PostgreSQL's messages of a table with so many columns; ``key`` are the numbers of those of the key.
 
     Raises:
         InternalError: a row has another number of columns.
@@ -163,7 +163,7 @@ def _differ(data: bytes, was: Cells, now: Cells) -> np.ndarray:
 
 
 def gathered(data: bytes, starts: np.ndarray, lengths: np.ndarray, is_valid: np.ndarray | None = None) -> pa.Array:
-    """Return the texts at places of a buffer as an Arrow array."""
+    """Return the texts at places of a buffer of PostgreSQL's messages as an Arrow array."""
     count = len(starts)
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])

@@ -103,7 +103,7 @@ def word_of(oid: int, modifier: int) -> str | None:
 
 
 def grows(was: tuple[int, int], now: tuple[int, int]) -> bool:
-    """Whether values stay as they are when a column's type, with its modifier, becomes another one."""
+    """Whether values stay as they are when the type of a PostgreSQL column, with its modifier, becomes another one."""
     (old, old_modifier), (new, new_modifier) = was, now
     if was == now or {old, new} <= _TEXTS or (old, new) in _WIDER:
         return True
@@ -116,7 +116,7 @@ def grows(was: tuple[int, int], now: tuple[int, int]) -> bool:
 
 
 def refusal(table: str, column: str, type_name: str) -> InvalidArgumentError:
-    """Return the error of a column whose type the store lacks."""
+    """Return the error of a PostgreSQL column whose type the store lacks."""
     hint = (
         "give it a precision of at most 38 digits, as in numeric(18,4)"
         if type_name.startswith("numeric")
@@ -128,7 +128,7 @@ def refusal(table: str, column: str, type_name: str) -> InvalidArgumentError:
 
 
 def cells_of_text(text: pa.Array, oid: int, word: str, table: str, column: str) -> pa.Array:
-    """Return cells from the text that PostgreSQL writes them as; NULL stays NULL.
+    """Return cells of the store from the text that PostgreSQL writes them as; NULL stays NULL.
 
     Raises:
         SourceChangedError: a value has no place in the store's type, such as the numeric NaN and the date infinity.

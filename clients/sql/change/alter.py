@@ -52,7 +52,7 @@ def alter(tree: exp.Alter, store: StoreService) -> Changed:
 
 
 def comment(tree: exp.Comment, store: StoreService) -> Changed:
-    """Set the comment of a table or column; NULL removes it. Raises as ``alter``."""
+    """Run COMMENT ON: set the comment of a table or column; NULL removes it. Raises as ``alter``."""
     kind = str(tree.args.get("kind")).upper()
     if kind not in ("TABLE", "COLUMN"):
         refuse_kind("COMMENT ON", kind)

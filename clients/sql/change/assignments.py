@@ -17,7 +17,7 @@ from .values import assigned, column_of, default_of, refuse_null
 
 @dataclass(frozen=True)
 class Assignments:
-    """Columns and the expression that each gets, DEFAULT among them."""
+    """The assignments of an SQL statement's SET: columns, and the expression that each gets, DEFAULT among them."""
 
     names: list[str]
     nodes: list[exp.Expr]
@@ -61,7 +61,7 @@ def _repeated(cell: pa.Array, count: int) -> pa.Array:
 
 
 def assignments_of(sets: Sequence[exp.Expr], target: ChangeTarget, alias: str, takes_key: bool = False) -> Assignments:
-    """Return the assignments of SET.
+    """Return the assignments of SET in an SQL statement.
 
     Raises:
         InvalidArgumentError: a column does not exist, is set twice, or cannot be set; or a list has another length.

@@ -25,7 +25,7 @@ TABLES = (exp.Create, exp.Drop, exp.Alter, exp.Comment)
 
 
 class Changes:
-    """Runs statements on a store. ``read`` runs the queries in them. For many threads."""
+    """Runs the SQL statements that change a store. ``read`` runs the queries in them. For many threads."""
 
     def __init__(self, store: StoreService, read: Read, turns: Turns = TURNS) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class Changes:
 
 
 def work_of(tree: exp.Expr, target: ChangeTarget, reading: Reading, is_alone: bool) -> Work:
-    """Return what a statement that changes rows has to write. ``is_alone``: it is no part of a transaction.
+    """Return what an SQL statement that changes rows has to write. ``is_alone``: it is no part of a transaction.
 
     Raises:
         InvalidArgumentError: the statement is wrong, or a value does not fit.
@@ -96,5 +96,5 @@ def work_of(tree: exp.Expr, target: ChangeTarget, reading: Reading, is_alone: bo
 
 
 def changed_table(tree: exp.Expr) -> exp.Expr:
-    """Return the table whose rows a statement changes."""
+    """Return the table whose rows an SQL statement changes."""
     return tree.this.this if isinstance(tree.this, exp.Schema) else tree.this

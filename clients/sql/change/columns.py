@@ -56,7 +56,7 @@ COLUMN_OPTIONS = tuple(name for name in ColumnOptions.model_fields if name not i
 
 
 def type_word(kind: exp.Expr | None, name: str) -> str:
-    """Return the word of a column's type.
+    """Return the word of the type that CREATE TABLE gives a column.
 
     Raises:
         InvalidArgumentError: no column can have it; the message lists the types that there are.
@@ -94,7 +94,8 @@ def _nested_word(kind: exp.DataType, name: str) -> str:
 
 
 def default_json(node: exp.Expr, column: ColumnDefinition) -> Any:
-    """Return the default that a literal means in a column, as JSON. Raises InvalidArgumentError: it does not fit."""
+    """Return the default that a literal of CREATE TABLE means in a column, as JSON. Raises InvalidArgumentError: it
+    does not fit."""
     value = constant(node, f"the default of column {column.name!r}")
     if value is None:
         return None
@@ -102,7 +103,7 @@ def default_json(node: exp.Expr, column: ColumnDefinition) -> Any:
 
 
 def expression_of(default: exp.Expr) -> str | None:
-    """Return the expression that computes a default, as the store has it; None: it is a literal."""
+    """Return the expression that computes a column's DEFAULT, as the store has it; None: it is a literal."""
     return None if literal(default) is not NO_LITERAL else default.transform(_of_store).sql(dialect=NyalaSql)
 
 
@@ -120,8 +121,8 @@ def _as_schema(column: ColumnDefinition) -> Any:
 
 
 def definition_of(node: exp.ColumnDef, adds: bool = False) -> tuple[ColumnDefinition, bool]:
-    """Return the definition of a column, and whether it says that it is the primary key. ``adds``: to a table that has
-    rows, which then show its default.
+    """Return a column as CREATE TABLE or ALTER TABLE defines it, and whether it says that it is the primary key.
+    ``adds``: to a table that has rows, which then show its default.
 
     Raises:
         InvalidArgumentError: a type, default, constraint or option is not possible.
@@ -164,7 +165,8 @@ def definition_of(node: exp.ColumnDef, adds: bool = False) -> tuple[ColumnDefini
 
 
 def built_column(parts: dict[str, Any]) -> ColumnDefinition:
-    """Return a column's definition with these parts. Raises InvalidArgumentError: one is wrong."""
+    """Return the column that CREATE TABLE or ALTER TABLE defines by these parts. Raises InvalidArgumentError: one is
+    wrong."""
     try:
         return ColumnDefinition.model_validate(parts)
     except ValidationError as error:
@@ -172,7 +174,7 @@ def built_column(parts: dict[str, Any]) -> ColumnDefinition:
 
 
 def settings_of(nodes: Iterable[exp.Expr], name: str) -> dict[str, Any]:
-    """Return the options of a column that WITH or SET lists, by name.
+    """Return the options of a column that an SQL statement lists after WITH or SET, by name.
 
     Raises:
         InvalidArgumentError: there is no such option, or a value is no literal.
@@ -189,7 +191,8 @@ def settings_of(nodes: Iterable[exp.Expr], name: str) -> dict[str, Any]:
 
 
 def setting(node: exp.Expr) -> tuple[str, Any]:
-    """Return the name and value of ``name = value`` in a list of options. Raises InvalidArgumentError: it is none."""
+    """Return the name and value of ``name = value`` in an SQL statement's list of options. Raises InvalidArgumentError:
+    it is none."""
     if isinstance(node, exp.SchemaCommentProperty):
         return "comment", node.this.name
     if isinstance(node, exp.EQ):

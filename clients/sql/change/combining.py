@@ -43,8 +43,8 @@ _NODES_MAX = 1_000
 def rules_of(
     changes: Assignments, alias: str, given: Collection[str], new: Collection[str], target: ChangeTarget
 ) -> tuple[dict[str, str], list[str]] | None:
-    """Return the rules of a merge that changes rows as SET does, and the columns of the new rows that it takes. None:
-    none means the same.
+    """Return the rules of a merge that changes rows as the SET of ON CONFLICT DO UPDATE does, and the columns of the
+    new rows that it takes. None: none means the same.
 
     Args:
         changes: what SET gives.
@@ -83,7 +83,7 @@ def rules_of(
 
 
 def is_new_value(name: str, node: exp.Expr) -> bool:
-    """Return whether an expression is the value that the new row has for the column ``name``."""
+    """Return whether an expression of SET is the value that the new row has for the column ``name``."""
     return isinstance(node, exp.Column) and node.table.lower() == EXCLUDED and name_of(node) == name
 
 

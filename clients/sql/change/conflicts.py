@@ -29,7 +29,8 @@ _Found = TypeVar("_Found")
 
 
 class Turns:
-    """Who may change a table: one after another, first come, first served. For many threads."""
+    """The turns of SQL statements that change one table: one after another, first come, first served. For many
+    threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,7 +75,7 @@ TURNS = Turns()
 
 
 def tried(turns: Turns, table: TableDescription, attempt: Callable[[], _Found]) -> _Found:
-    """Return what ``attempt`` returns, which is called again after a conflict.
+    """Return what ``attempt`` returns, a try of an SQL statement, which is called again after a conflict.
 
     Raises:
         ConflictError: all tries met a conflict; the message names the key of the last.

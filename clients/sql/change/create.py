@@ -82,8 +82,8 @@ class _Placement:
 
 
 def create(tree: exp.Create, store: StoreService, read: Read) -> Changed:
-    """Create a table; with a query, load its rows in one commit, or create none. With OR REPLACE it takes the place of
-    a table of that name in one step: readers find all of the one or all of the other.
+    """Run CREATE TABLE; with a query, load its rows in one commit, or create none. With OR REPLACE it takes the place
+    of a table of that name in one step: readers find all of the one or all of the other.
 
     Raises:
         AlreadyPresentError: a table of that name exists.
@@ -114,7 +114,8 @@ def create(tree: exp.Create, store: StoreService, read: Read) -> Changed:
 
 
 def drop(tree: exp.Drop, store: StoreService) -> Changed:
-    """Drop tables, one after another. Raises NotFoundError: there is none, and no IF EXISTS; nothing is dropped."""
+    """Run DROP TABLE: drop tables, one after another. Raises NotFoundError: there is none, and no IF EXISTS; nothing is
+    dropped."""
     kind = str(tree.args.get("kind"))
     if kind != "TABLE":
         refuse_kind("DROP", kind)

@@ -37,19 +37,19 @@ class PartitionLevels(exp.Property):
 
 
 class HashBuckets(Expression):
-    """HASH (columns) INTO buckets [SEED seed]."""
+    """The clause of SQL: HASH (columns) INTO buckets [SEED seed]."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True, "buckets": True, "seed": False}
 
 
 class RangeParts(Expression):
-    """RANGE (columns) (parts): its ``parts`` are ranges and splits."""
+    """The clause RANGE (columns) (parts): its ``parts`` are ranges and splits."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True, "parts": False}
 
 
 class RangePart(Expression):
-    """One range: the values of its ends, whether they belong to it, and its own hash levels."""
+    """One range of PARTITION BY: the values of its ends, whether they belong to it, and its own hash levels."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "lower": True,
@@ -61,7 +61,7 @@ class RangePart(Expression):
 
 
 class SplitAt(Expression):
-    """SPLIT AT (values)."""
+    """The clause SPLIT AT (values) of PARTITION BY."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
@@ -81,7 +81,7 @@ class ColumnSettings(Expression):
 
 
 class NyalaParser(PostgresParser):
-    """PostgreSQL's parser with the hooks for the clauses of the module."""
+    """PostgreSQL's parser with the hooks for the clauses that tables of Nyala have beside."""
 
     PROPERTY_PARSERS: ClassVar[dict[str, Any]] = {
         **{word: parse for word, parse in PostgresParser.PROPERTY_PARSERS.items() if word != "TTL"},  # an option here
@@ -221,7 +221,7 @@ class NyalaParser(PostgresParser):
 
 
 class NyalaSql(Postgres):
-    """The dialect: ``sqlglot.parse(text, dialect=NyalaSql)``."""
+    """The dialect of SQL statements: ``sqlglot.parse(text, dialect=NyalaSql)``."""
 
     Parser = NyalaParser
 

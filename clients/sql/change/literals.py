@@ -21,7 +21,8 @@ _TIMESTAMPS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.DATETIME)
 
 
 def literal(node: exp.Expr) -> Any:
-    """Return the value of a literal: None, a bool, int, Decimal, float, str, bytes, date or datetime.
+    """Return the value of a literal in an SQL statement: None, a bool, int, Decimal, float, str, bytes, date or
+    datetime.
 
     Anything else is ``NO_LITERAL``."""
     if isinstance(node, exp.Paren):
@@ -45,7 +46,7 @@ def literal(node: exp.Expr) -> Any:
 
 
 def constant(node: exp.Expr, what: str) -> Any:
-    """Return the value of a literal. Raises InvalidArgumentError: ``what`` is something else."""
+    """Return the value of a literal in an SQL statement. Raises InvalidArgumentError: ``what`` is something else."""
     value = literal(node)
     if value is NO_LITERAL:
         raise InvalidArgumentError(f"{what} must be a literal, such as 1 or 'text', not {shown(node)}")
@@ -53,7 +54,7 @@ def constant(node: exp.Expr, what: str) -> Any:
 
 
 def is_default(node: exp.Expr) -> bool:
-    """Return whether an expression is the word DEFAULT."""
+    """Return whether an expression of an SQL statement is the word DEFAULT."""
     if isinstance(node, exp.Var):
         return node.name.upper() == "DEFAULT"
     is_plain = isinstance(node, exp.Column) and not node.args.get("table") and isinstance(node.this, exp.Identifier)

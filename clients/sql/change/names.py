@@ -29,7 +29,8 @@ _WORDS = {
 
 
 def name_of(node: exp.Expr | str) -> str:
-    """Return the name that an identifier, or a column or table of one part, means: in lower case unless quoted."""
+    """Return the name that an identifier of SQL, or a column or table of one part, means: in lower case unless
+    quoted."""
     if isinstance(node, str):
         return node
     part = node if isinstance(node, exp.Identifier) else node.this
@@ -39,7 +40,7 @@ def name_of(node: exp.Expr | str) -> str:
 
 
 def table_name(node: exp.Expr | None) -> str:
-    """Return the name of the table that a statement changes.
+    """Return the name of the table that an SQL statement changes.
 
     Raises:
         InvalidArgumentError: it is no plain table of the schema ``nyala.public``.
@@ -56,23 +57,24 @@ def table_name(node: exp.Expr | None) -> str:
 
 
 def alias_of(table: exp.Table) -> str:
-    """Return the name by which expressions of the statement call the table."""
+    """Return the name by which the expressions of an SQL statement call its table."""
     alias = table.args.get("alias")
     return table_name(table) if alias is None else name_of(alias.this)
 
 
 def identifier(name: str) -> exp.Identifier:
-    """Return a name that nothing changes the case of."""
+    """Return an identifier of SQL whose case nothing changes."""
     return exp.to_identifier(name, quoted=True)
 
 
 def column(name: str, table: str) -> exp.Column:
-    """Return the column ``name`` of ``table``."""
+    """Return the column ``name`` of ``table`` as an expression of SQL."""
     return exp.Column(this=identifier(name), table=identifier(table))
 
 
 def of_table(node: exp.Expr, table: str, names: Collection[str] | None = None) -> exp.Expr:
-    """Return an expression in which columns without a table are those of ``table``; with ``names``, only these."""
+    """Return an expression of SQL in which columns without a table are those of ``table``; with ``names``, only
+    these."""
 
     def named(part: exp.Expr) -> exp.Expr:
         is_bare = isinstance(part, exp.Column) and not part.table and part.find_ancestor(exp.Query) is None
@@ -82,7 +84,7 @@ def of_table(node: exp.Expr, table: str, names: Collection[str] | None = None) -
 
 
 def refuse_others(node: exp.Expr, taken: Collection[str], what: str) -> None:
-    """Refuse the parts of a statement that nothing here reads.
+    """Refuse the parts of an SQL statement that the store has no use for.
 
     Raises:
         InvalidArgumentError: ``node`` has a part that is not ``taken``.
@@ -93,7 +95,7 @@ def refuse_others(node: exp.Expr, taken: Collection[str], what: str) -> None:
 
 
 def checked_column(name: str, known: Iterable[str], table: str) -> str:
-    """Return the name of a column. Raises InvalidArgumentError: the table lacks it."""
+    """Return the name of a column in an SQL statement. Raises InvalidArgumentError: the table lacks it."""
     names = list(known)
     if name not in names:
         near = perhaps(name, names)
@@ -102,13 +104,13 @@ def checked_column(name: str, known: Iterable[str], table: str) -> str:
 
 
 def refuse_repeated(names: list[str], what: str) -> None:
-    """Raise InvalidArgumentError: ``what`` names a column twice."""
+    """Raise InvalidArgumentError: the clause ``what`` names a column twice."""
     if twice := [name for at, name in enumerate(names) if name in names[:at]]:
         raise InvalidArgumentError(f"{what} names the column {twice[0]!r} twice")
 
 
 def shown(node: exp.Expr | None) -> str:
-    """Return an expression as SQL, for a message, in one short line."""
+    """Return an expression of a statement as SQL, for a message, in one short line."""
     text = "nothing" if node is None else " ".join(node.sql(dialect="postgres").split())
     return text if len(text) <= 80 else f"{text[:77]}..."
 

@@ -24,7 +24,7 @@ _NODES_MAX = 4_000
 
 
 def statement_of(tree: exp.Expr, target: ChangeTarget) -> Statement | None:
-    """Return the statement of the store that does the same; None if there is none.
+    """Return the statement of the store that does the same as an UPDATE or DELETE of SQL; None if there is none.
 
     Raises:
         InvalidArgumentError: the statement sets what cannot be set.
@@ -39,7 +39,7 @@ def statement_of(tree: exp.Expr, target: ChangeTarget) -> Statement | None:
 
 
 def execute(store: StoreService, statement: Statement) -> Changed:
-    """Run a statement of the store.
+    """Run the statement of the store that an SQL statement has become.
 
     Raises:
         InvalidArgumentError: a value does not fit, or cannot be computed. Nothing was changed.

@@ -42,7 +42,7 @@ class _Size(NamedTuple):
 
 
 class Overflows:
-    """Checks the new values of the columns of one table."""
+    """Checks the values that an SQL statement computes for the columns of one table."""
 
     def __init__(self, columns: Mapping[str, ColumnSchema]) -> None:
         self._columns = columns

@@ -15,7 +15,7 @@ from ....schemas.errors import InvalidArgumentError
 
 
 def with_values(tree: exp.Expr, values: Mapping[str, pa.Scalar]) -> exp.Expr:
-    """Return a statement with the values of its parameters; the tree itself without any.
+    """Return an SQL statement with the values of its parameters; the tree itself without any.
 
     Raises:
         InvalidArgumentError: a value is of a type that SQL has no word for.

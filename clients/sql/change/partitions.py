@@ -18,12 +18,12 @@ _UNBOUNDED = ("MINVALUE", "MAXVALUE")
 
 
 def levels_of(node: PartitionLevels) -> list[HashLevel | RangeLevel]:
-    """Return the levels of PARTITION BY. Raises InvalidArgumentError: a number or value is wrong."""
+    """Return the levels of an SQL statement's PARTITION BY. Raises InvalidArgumentError: a number or value is wrong."""
     return [_range_level(each) if isinstance(each, RangeParts) else _hash_level(each) for each in node.expressions]
 
 
 def bound_of(part: RangePart) -> RangeBound:
-    """Return one range. Raises InvalidArgumentError: a value is no literal."""
+    """Return one range of PARTITION BY. Raises InvalidArgumentError: a value is no literal."""
     levels = part.args.get("levels")
     return built(
         RangeBound,

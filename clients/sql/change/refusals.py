@@ -34,13 +34,14 @@ _STATEMENTS = {
 
 
 def refuse_kind(verb: str, kind: str) -> NoReturn:
-    """Refuse ``verb``, such as CREATE, of something that is no table. Raises InvalidArgumentError, always."""
+    """Refuse an SQL statement: ``verb``, such as CREATE, of something that is no table. Raises InvalidArgumentError,
+    always."""
     advice = _KINDS.get(kind.upper(), "only tables can be created, altered and dropped")
     raise InvalidArgumentError(f"{verb} {kind.upper()} is not possible: {advice}")
 
 
 def refuse_statement(tree: exp.Expr) -> NoReturn:
-    """Refuse a statement that changes neither rows nor tables. Raises InvalidArgumentError, always."""
+    """Refuse an SQL statement that changes neither rows nor tables. Raises InvalidArgumentError, always."""
     word = str(tree.this).upper() if isinstance(tree, exp.Command) else tree.key.upper()
     if word in ("CREATE", "DROP", "ALTER"):
         rest = str(tree.expression or "").split()

@@ -22,7 +22,7 @@ Read = Callable[[exp.Query, int, Mapping[str, pa.Table]], pa.Table]
 
 @dataclass(frozen=True)
 class Reading:
-    """The reads of one try of a statement: all at one snapshot."""
+    """The reads of one try of an SQL statement that changes rows: all at one snapshot."""
 
     read: Read
     moment: int
@@ -34,7 +34,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class ChangeTarget:
-    """A table, as it is described when a try of a statement begins."""
+    """The table that an SQL statement changes, as it is described when a try of the statement begins."""
 
     about: TableDescription
 

@@ -18,7 +18,8 @@ from .writing import Changed, Staging
 
 
 class SqlTransaction:
-    """What BEGIN begins: all reads are at one snapshot, writes are staged, and ``commit`` applies them together.
+    """The transaction that the SQL statement BEGIN begins: all reads are at one snapshot, writes are staged, and
+    ``commit`` applies them together.
 
     No statement sees what the transaction has written: one that would have to is refused. The commit is refused if a
     row that the transaction changes has changed since BEGIN. Not thread safe. As a context manager it rolls back what

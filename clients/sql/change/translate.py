@@ -50,11 +50,11 @@ _DIGITS_MAX = 30
 
 
 class Foreign(Exception):
-    """The store has nothing that means the same."""
+    """The store has nothing that means the same as an expression of SQL."""
 
 
 class Term(NamedTuple):
-    """A translated expression."""
+    """An expression of SQL, translated to one of the store."""
 
     text: str
     kind: Kind
@@ -67,7 +67,7 @@ class Term(NamedTuple):
 
 
 class Translator:
-    """Translates the expressions of one statement on the columns of one table."""
+    """Translates the SQL expressions of one statement on the columns of one table."""
 
     def __init__(self, columns: Mapping[str, ColumnSchema], alias: str, new: Collection[str] = ()) -> None:
         """``new`` are the columns of the row that comes, as ``excluded``."""
@@ -274,7 +274,7 @@ _READERS: dict[type, tuple[frozenset[str], Any]] = {
 
 
 def column_text(name: str) -> str:
-    """Return a column in an expression of the store."""
+    """Return a column of an SQL statement in an expression of the store."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 

@@ -75,12 +75,12 @@ def _joined(query: exp.Select, others: list[exp.Expr]) -> exp.Select:
 
 
 def cells_of(answer: pa.Table, names: list[str], target: ChangeTarget) -> pa.Table:
-    """Return the first columns of what was read as cells of the target's columns ``names``."""
+    """Return the first columns of what an UPDATE or MERGE has read as cells of the target's columns ``names``."""
     return pa.table([assigned(answer.column(at), target.columns[name]) for at, name in enumerate(names)], names)
 
 
 def refuse_several(keys: pa.Table, target: ChangeTarget, what: str) -> None:
-    """Refuse keys that occur several times.
+    """Refuse the rows of an SQL statement whose keys occur several times.
 
     Raises:
         InvalidArgumentError: a row of the target meets several rows of ``what``; the message names its key.

@@ -32,7 +32,7 @@ _WIDE = decimal.Context(prec=400)
 
 
 def assigned(values: pa.Array | pa.ChunkedArray, column: ColumnSchema) -> pa.Array:
-    """Return ``values`` as cells of a column.
+    """Return the values that an SQL statement assigns to a column as cells of it.
 
     Raises:
         InvalidArgumentError: the column takes no values of this type, or one does not fit; the message names column,
@@ -56,7 +56,7 @@ def assigned(values: pa.Array | pa.ChunkedArray, column: ColumnSchema) -> pa.Arr
 
 
 def column_of(cells: Sequence[Any], column: ColumnSchema) -> pa.Array:
-    """Return Python values as cells of a column. Raises as ``assigned``."""
+    """Return Python values that an SQL statement assigns to a column as cells of it. Raises as ``assigned``."""
     kinds = {type(cell) for cell in cells if cell is not None}
     if len(kinds) <= 1:
         return assigned(_array(cells), column)
@@ -64,7 +64,7 @@ def column_of(cells: Sequence[Any], column: ColumnSchema) -> pa.Array:
 
 
 def default_of(column: ColumnSchema) -> pa.Array:
-    """Return the cell that a new row has without a value: one cell, NULL if the column has no default.
+    """Return the cell that DEFAULT means in an SQL statement: one cell, NULL if the column has no default.
 
     Raises:
         InvalidArgumentError: the store computes it, for new rows alone.
@@ -77,13 +77,14 @@ def default_of(column: ColumnSchema) -> pa.Array:
 
 
 def refuse_null(cells: pa.Array, column: ColumnSchema, table: str) -> None:
-    """Raise InvalidArgumentError: a cell is NULL, and the column takes none."""
+    """Raise InvalidArgumentError: an SQL statement assigns NULL to a column that is NOT NULL."""
     if cells.null_count and not column.nullable:
         raise InvalidArgumentError(f"column {column.name!r} of table {table!r} is NOT NULL, but the value is NULL")
 
 
 def refuse_long(rows: pa.Table, columns: Mapping[str, ColumnSchema]) -> None:
-    """Refuse new rows whose text is too long for its column, as the store does, though it may not see them all.
+    """Refuse new rows of an SQL statement whose text is too long for its column, as the store does, though it may not
+    see them all.
 
     Raises:
         InvalidArgumentError: one is; the message names the column.

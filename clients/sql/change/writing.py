@@ -26,7 +26,7 @@ _RULE = re.compile(r"the merge of column ('[^']*'): (column \1)?")
 
 
 class Part(NamedTuple):
-    """Rows to write by one operation."""
+    """Rows that an SQL statement writes by one operation."""
 
     op: Operation
     rows: pa.Table
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The outcome of a statement that changes rows or tables."""
+    """The outcome of an SQL statement that changes rows or tables."""
 
     kind: str
     """The statement, such as ``UPDATE`` or ``CREATE TABLE``."""
@@ -47,7 +47,8 @@ class Changed(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """What a try of a statement has to write: its parts, in order, and how many rows the statement then has changed."""
+    """What a try of an SQL statement has to write: its parts, in order, and how many rows the statement then has
+    changed."""
 
     target: ChangeTarget
     kind: str
@@ -70,7 +71,7 @@ class Work:
 
 @dataclass
 class Staging:
-    """Parts of a transaction that are staged in the store, and not yet committed."""
+    """What SQL statements have staged in the store as parts of a transaction, and not yet committed."""
 
     store: StoreService
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -103,7 +104,7 @@ class Staging:
 
 
 def write(store: StoreService, work: Work) -> Changed:
-    """Write what a statement has to, as one commit.
+    """Write what an SQL statement has to write, as one commit.
 
     Raises:
         ConflictError: a row changed after ``if_timestamp``, or the table did. Nothing was applied.
@@ -143,7 +144,7 @@ def _of_column(rule: re.Match[str]) -> str:
 
 
 def refuse_rows(result: WriteResult) -> None:
-    """Raise the error of the first row that the store refused, if it refused any.
+    """Raise the error of the first row of an SQL statement that the store refused, if it refused any.
 
     A conflict comes first: what else is refused may be another once the rows are read again. Of several servers, those
     that refuse no row have applied theirs.
@@ -160,11 +161,11 @@ def refuse_rows(result: WriteResult) -> None:
 
 
 def batches_of(rows: pa.Table) -> Sequence[pa.RecordBatch]:
-    """Return rows as batches that are small enough to be sent."""
+    """Return the rows of an SQL statement as batches that are small enough to be sent."""
     each = max(1, min(BATCH_ROWS, rows.num_rows * _BATCH_BYTES // max(rows.nbytes, 1)))
     return rows.combine_chunks().to_batches(max_chunksize=each)
 
 
 def is_one_write(target: ChangeTarget, rows: pa.Table) -> bool:
-    """Return whether rows of a table are written at once, instead of being staged and then committed."""
+    """Return whether the rows of an SQL statement are written at once, instead of being staged and then committed."""
     return len(target.about.stores) <= 1 and rows.num_rows <= BATCH_ROWS and rows.nbytes <= _BATCH_BYTES

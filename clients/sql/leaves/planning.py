@@ -24,13 +24,13 @@ from ..source.bounds import NOTHING, Tree, fits, joined
 from ..source.dataset import NyalaDataset
 from ..source.parts import columns_of, conjuncts, part_of
 from ..source.pushed import read_pushed
-from ..source.reading import Reads, view_of
+from ..source.reading import ScanService, view_of
 from .restrictions import ScanPlace, places_of
 
 
 @dataclass(frozen=True, slots=True)
 class LeafTable:
-    """A table as a query reads it: as of ``snapshot``, or its changes up to then."""
+    """A leaf: a table as an SQL query reads it: as of ``snapshot``, or its changes up to then."""
 
     description: TableDescription
     snapshot: int
@@ -54,7 +54,7 @@ class LeafTable:
 
 @dataclass(slots=True)
 class Need:
-    """What a query needs of a table: columns, and the rows that match ``where``."""
+    """What an SQL query needs of a table: columns, and the rows that match ``where``."""
 
     columns: list[str] = field(default_factory=list)
     wheres: list[Tree | None] = field(default_factory=list)
@@ -88,7 +88,7 @@ def _either(wheres: Sequence[Tree | None]) -> Tree | None:
 
 @dataclass(slots=True)
 class Leaf:
-    """A table of a query that was read, or that streams while the query runs."""
+    """A leaf: a table of an SQL query that was read, or that streams while the query runs."""
 
     need: Need
     batches: list[pa.RecordBatch] | None = None
@@ -133,14 +133,15 @@ class _Recorder(ds.InMemoryDataset):
 
 
 def unread(table: LeafTable) -> ds.Dataset:
-    """Return a source with the columns of a table, as a query sees them, and no rows."""
+    """Return a leaf that is not read: a source with the columns of a table, as a query sees them, and no rows."""
     return _Recorder(pa.schema([field.with_nullable(True) for field in table.schema]), Need())
 
 
 def needs(
     session: SessionContext, tables: Mapping[str, LeafTable], planned: Callable[[], DataFrame]
 ) -> dict[str, Need]:
-    """Plan a query in a session, and return what it needs of each table that it reads; ``planned`` is the query."""
+    """Plan an SQL query in a session of DataFusion, and return what it needs of each table that it reads; ``planned``
+    is the query."""
     by_name = {name: Need() for name in tables}
     for name, table in tables.items():
         session.register_dataset(quoted(name), _Recorder(table.schema, by_name[name]))
@@ -157,7 +158,7 @@ def needs(
 
 
 def plan_lines(frame: DataFrame) -> str:
-    """Return the plan of a query over the sources that ``needs`` has registered."""
+    """Return DataFusion's plan of a query over the sources that ``needs`` has registered."""
     plan = frame.optimized_logical_plan()
     return str((frame.execution_plan() if _may_plan(places_of(plan)) else plan).display_indent())
 
@@ -173,10 +174,10 @@ def _whole_need(table: LeafTable, places: Sequence[ScanPlace]) -> Need:
 
 
 def register(
-    session: SessionContext, store: Reads, name: str, table: LeafTable, leaf: Leaf | None, partitions: int
+    session: SessionContext, store: ScanService, name: str, table: LeafTable, leaf: Leaf | None, partitions: int
 ) -> None:
-    """Give a session a table: the rows that were read, or a source that streams. What the query does not read of it is
-    NULL."""
+    """Give a session of DataFusion a leaf: the rows that were read, or a source that streams. What the query does not
+    read of it is NULL."""
     if leaf is None:
         session.register_record_batches(quoted(name), [[_whole([], table.schema)[0]]])
     elif leaf.batches is None:
@@ -188,7 +189,7 @@ def register(
 
 
 def register_rows(session: SessionContext, name: str, rows: pa.Table) -> None:
-    """Give a session a table in memory."""
+    """Give a session of DataFusion a leaf that is in memory."""
     session.register_record_batches(quoted(name), [_whole(rows.combine_chunks().to_batches(), rows.schema)])
 
 

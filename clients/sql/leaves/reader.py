@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ....schemas.errors import UnavailableError
 from ....schemas.protocol.request import carried
-from ..source.reading import Reads
+from ..source.reading import ScanService
 from .planning import Leaf, LeafTable, Need
 from .reductions import Reductions
 from .table_read import RowsInMemory, TableRead
@@ -34,11 +34,11 @@ Relational Database Management System", 1979)."""
 
 
 class LeafReader:
-    """Reads the tables of one query."""
+    """Reads the leaves of one query into memory: its tables."""
 
     def __init__(
         self,
-        store: Reads,
+        store: ScanService,
         leaf_bytes: int,
         check: Callable[[], None],
         may_go_on: bool,

@@ -28,7 +28,8 @@ _KEEPS_LEFT, _KEEPS_RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Rows are needed only where ``column`` equals a cell of a column of another table, the source."""
+    """What a query restricts a leaf to: rows are needed only where ``column`` equals a cell of a column of another
+    table, the source."""
 
     column: str
     source: str
@@ -38,7 +39,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlace:
-    """A place where a plan scans a table."""
+    """A place where DataFusion's plan of a query scans a leaf."""
 
     edges: list[Edge] = field(default_factory=list)
     """What restricts the rows by keys."""
@@ -49,7 +50,7 @@ class ScanPlace:
 
 
 def places_of(plan: Any) -> dict[str, list[ScanPlace]]:
-    """Return the places of each table, by the query's name of it, in a logical plan of DataFusion. Places within
+    """Return the places of each leaf, by the query's name of it, in a logical plan of DataFusion. Places within
     subqueries that the optimizer has left in expressions are missing."""
     walk = _Walk()
     walk.origins(plan)

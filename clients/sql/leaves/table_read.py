@@ -11,13 +11,13 @@ from ....schemas.rows.scan import ScanSpec
 from ..source.begun import BegunRead
 from ..source.bounds import Tree, joined
 from ..source.pushed import one_nan
-from ..source.reading import Reads
+from ..source.reading import ScanService
 from .planning import Leaf, LeafTable, Need
 from .restrictions import ScanPlace
 
 
 class RowsInMemory:
-    """Rows that a query has in memory, whose keys restrict tables as those of a table that was read."""
+    """Rows that a query has in memory, whose keys restrict its leaves as those of a leaf that was read."""
 
     is_whole = has_shrunk = True
 
@@ -31,7 +31,8 @@ class RowsInMemory:
 
 
 class TableRead:
-    """Batches that come, until it is whole, or until it is known to stream while the query runs."""
+    """The read of a leaf of a query: batches that come, until it is whole, or until it is known to stream while the
+    query runs."""
 
     def __init__(self, table: LeafTable, where: Tree | None) -> None:
         self.table = table
@@ -80,7 +81,7 @@ class TableRead:
         """The scan."""
         return self.table.scan(self._columns, self._filter)
 
-    def next(self, store: Reads) -> pa.RecordBatch | None:
+    def next(self, store: ScanService) -> pa.RecordBatch | None:
         """Return more rows; None: there are no more."""
         if self._stream is None:
             self._stream = store.scan(self.spec)

@@ -19,7 +19,7 @@ from .bounds import Tree
 
 
 class BegunRead:
-    """The rows of a scan, each of which one part takes. Thread safe."""
+    """The rows of a read that was begun before its SQL query runs, each of which one part takes. Thread safe."""
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class BegunRead:
 
 @dataclass(frozen=True, slots=True)
 class BegunPart:
-    """A part of such a read, as a scan. All parts of one ``plan`` take the rows together."""
+    """A part of a read that was begun before its SQL query runs, as a scan. All parts of one ``plan`` take the rows
+    together."""
 
     read: BegunRead
     plan: object

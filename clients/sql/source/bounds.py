@@ -43,7 +43,8 @@ _NAN = {"float": "nan"}
 
 
 class Bound(NamedTuple):
-    """A filter tree that selects all rows for which a condition holds; if it is exact, no other rows."""
+    """A filter that an SQL engine pushes, as the store evaluates it: a tree that selects all rows for which a condition
+    holds; if it is exact, no other rows."""
 
     tree: Tree | None
     """None: nothing is known, so all rows."""
@@ -55,7 +56,7 @@ _NO_ROWS = Bound(NOTHING, True)
 
 
 def bound_of(part: PushedPart, schema: pa.Schema, wanted: bool = True, depth: int = 0) -> Bound:
-    """Return the bound of the rows where a condition is true, or false if that is ``wanted``."""
+    """Return the bound of the rows where a pushed condition is true, or false if that is ``wanted``."""
     if depth > _DEPTH_MAX:
         return _NO_BOUND
     if isinstance(part, PushedValue):
@@ -79,7 +80,7 @@ def bound_of(part: PushedPart, schema: pa.Schema, wanted: bool = True, depth: in
 
 
 def fits(tree: Tree, beside: Tree | None = None) -> bool:
-    """Return whether the store takes a tree of this size, ``beside`` another."""
+    """Return whether the store takes a pushed filter as a tree of this size, ``beside`` another."""
     nodes = values = letters = 0
     waiting = [tree] if beside is None else [tree, beside]
     while waiting:
@@ -107,7 +108,7 @@ def _any(bounds: list[Bound]) -> Bound:
 
 
 def joined(op: str, trees: list[Tree]) -> Tree:
-    """Return the AND or the OR of trees."""
+    """Return the AND or the OR of the trees of a pushed filter."""
     return trees[0] if len(trees) == 1 else {"op": op, "args": trees}
 
 

@@ -18,7 +18,7 @@ from ....schemas.store.description import ScanSplit, TableDescription
 from .begun import BegunPart, BegunRead
 from .parts import PushedPart, conjuncts, part_of
 from .pushed import PushedFilter, pushed_of
-from .reading import Reads, TableScanner, TableSource, Ticket
+from .reading import ScanService, TableScanner, TableSource, Ticket
 
 _SPLIT_BYTES = 8 << 20
 _DIRECTLY = (
@@ -43,7 +43,8 @@ class _NoFiles(fs.FileSystemHandler):
 
 
 class NyalaDataset(ds.FileSystemDataset):
-    """A table at one snapshot, as a ``pyarrow.dataset.Dataset``; it is one only for those who ask. Thread safe.
+    """A table at one snapshot, as a ``pyarrow.dataset.Dataset``; it is one only for the SQL engines that ask. Thread
+    safe.
 
     Filters have SQL's logic, unlike pyarrow's own: NaN equals itself and is greater than all numbers, and neither IN
     nor NOT IN selects NULL. Every NaN is read as the same. Rows come in no particular order. What
@@ -58,7 +59,7 @@ class NyalaDataset(ds.FileSystemDataset):
 
     def __init__(
         self,
-        store: Reads,
+        store: ScanService,
         table: TableDescription,
         snapshot: int,
         *,
@@ -221,7 +222,7 @@ class NyalaDataset(ds.FileSystemDataset):
 
 
 class TableFragment:
-    """A part of a dataset, as a ``pyarrow.dataset.Fragment``."""
+    """A part of the dataset that an SQL engine reads, as a ``pyarrow.dataset.Fragment``."""
 
     def __init__(self, dataset: NyalaDataset, tickets: Sequence[Ticket]) -> None:
         self._dataset = dataset

@@ -20,7 +20,7 @@ _Cells: TypeAlias = pa.Array | pa.Scalar
 
 
 def kept(batch: pa.RecordBatch, conditions: Sequence[PushedPart]) -> pa.RecordBatch:
-    """Return the rows of a batch for which all conditions are true.
+    """Return the rows of a batch for which all conditions that an SQL engine pushed are true.
 
     Raises:
         InvalidArgumentError: a condition has a function that is not known here, or compares types without an order.

@@ -80,7 +80,7 @@ def part_of(expression: Any) -> PushedPart:
 
 
 def call(name: str, arguments: Iterable[PushedPart], options: dict[str, Any] | None = None) -> PushedPart:
-    """Return the call of a function. An AND inside an AND becomes one, and so does an OR."""
+    """Return the call of a function in a pushed filter. An AND inside an AND becomes one, and so does an OR."""
     name = {"and": AND, "or": OR}.get(name, name)
     if name not in (AND, OR):
         single = PushedCall(name, list(arguments), options or {})
@@ -106,12 +106,12 @@ def _cast_now(cast: PushedCall) -> PushedPart:
 
 
 def conjuncts(part: PushedPart) -> list[PushedPart]:
-    """Return the conditions that must all be true."""
+    """Return the conditions of a pushed filter that must all be true."""
     return part.args if isinstance(part, PushedCall) and part.name == AND else [part]
 
 
 def columns_of(parts: Iterable[PushedPart]) -> Iterator[str]:
-    """Yield the columns of conditions, some more than once."""
+    """Yield the columns of pushed conditions, some more than once."""
     waiting = list(parts)
     while waiting:
         part = waiting.pop()
@@ -122,7 +122,8 @@ def columns_of(parts: Iterable[PushedPart]) -> Iterator[str]:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a table's columns for a type that differs only in the layout of its cells."""
+    """Return the type of a table's columns for the type of a pushed literal that differs only in the layout of its
+    cells."""
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -133,7 +134,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_scalar(scalar: pa.Scalar) -> pa.Scalar:
-    """Return a literal with the layout of a table's cells."""
+    """Return a pushed literal with the layout of a table's cells."""
     kind = plain_type(scalar.type)
     if kind == scalar.type or pa.types.is_list(kind):
         return scalar
@@ -141,7 +142,7 @@ def plain_scalar(scalar: pa.Scalar) -> pa.Scalar:
 
 
 def plain_array(values: pa.Array) -> pa.Array:
-    """Return the values of a list with the layout of a table's cells."""
+    """Return the values of a list in a pushed filter with the layout of a table's cells."""
     kind = plain_type(values.type)
     if kind == values.type:
         return values

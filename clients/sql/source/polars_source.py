@@ -23,8 +23,8 @@ evaluate it."""
 
 
 def lazy_frame(dataset: NyalaDataset) -> pl.LazyFrame:
-    """Return the LazyFrame over a dataset. The store chooses the columns, and evaluates what it can of predicates;
-    polars evaluates them again on the rows that are left."""
+    """Return polars' LazyFrame over the dataset of a table. The store chooses the columns, and evaluates what it can of
+    predicates; polars evaluates them again on the rows that are left."""
     import polars as pl
     from polars.io.plugins import register_io_source
 

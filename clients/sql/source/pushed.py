@@ -20,7 +20,7 @@ from .parts import PushedPart, columns_of, conjuncts, part_of
 
 @dataclass(frozen=True)
 class PushedFilter:
-    """A pushed filter, cut at its ANDs."""
+    """A filter that an SQL engine pushes into a table, cut at its ANDs."""
 
     where: Tree | None = None
     """A filter for ``ScanSpec.where``. None selects all rows."""
@@ -47,7 +47,8 @@ class PushedFilter:
 
 
 def read_pushed(expression: Any, schema: pa.Schema) -> PushedFilter:
-    """Read a ``pyarrow.compute.Expression``, or a bare true, false or None, as SQL means it.
+    """Read a filter that an SQL engine pushes: a ``pyarrow.compute.Expression``, or a bare true, false or None, as SQL
+    means it.
 
     ``schema`` has the columns of the table. NaN equals itself and is greater than all numbers; IN and NOT IN are
     unknown for NULL.
@@ -59,7 +60,7 @@ def read_pushed(expression: Any, schema: pa.Schema) -> PushedFilter:
 
 
 def pushed_of(conditions: Sequence[PushedPart], schema: pa.Schema) -> PushedFilter:
-    """Return the filter of conditions that must all be true. Raises as ``read_pushed``."""
+    """Return the pushed filter of conditions that must all be true. Raises as ``read_pushed``."""
     for name in columns_of(conditions):
         if schema.get_field_index(name) < 0:
             raise InvalidArgumentError(f"the filter names the column {name!r}; there are: {', '.join(schema.names)}")
@@ -76,7 +77,7 @@ def pushed_of(conditions: Sequence[PushedPart], schema: pa.Schema) -> PushedFilt
 
 
 def one_nan(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch in which every NaN is the same.
+    """Return a batch for an SQL engine in which every NaN is the same.
 
     A NaN has a sign and further bits, by which DataFusion tells and sorts them. Processors make negative ones: 0 / 0.
     """

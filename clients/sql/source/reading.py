@@ -20,8 +20,8 @@ from .begun import BegunPart
 from .pushed import PushedFilter, one_nan
 
 
-class Reads(Protocol):
-    """Of ``StoreService``, what reads rows: see there."""
+class ScanService(Protocol):
+    """The service of a store as the dataset of an SQL engine needs it: the reads of ``StoreService``."""
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """Divide a scan into splits."""
@@ -34,7 +34,8 @@ class Reads(Protocol):
 
 @runtime_checkable
 class SplitService(Protocol):
-    """The service of a store of several servers, which reads a split wherever its tablet is now."""
+    """The service of a store of several servers, as the dataset of an SQL engine needs it: it reads a split wherever
+    its tablet is now."""
 
     def scan_split(self, server: str, ticket: ScanSpec) -> ScanStream:
         """Start the scan of one split of a plan, which ``server`` made."""
@@ -43,7 +44,7 @@ class SplitService(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A part of a table to read: the whole, or a split of a plan."""
+    """A part of a table for an SQL engine to read: the whole, or a split of a plan."""
 
     spec: ScanSpec
     server: str | None = None
@@ -58,7 +59,7 @@ class Ticket:
 class TableSource:
     """A table at one snapshot, as the scanners of its dataset read it."""
 
-    store: Reads
+    store: ScanService
     name: str
     schema: pa.Schema
     """The columns as the store has them."""

@@ -52,7 +52,7 @@ _PRIMITIVES = {
 
 
 class AvroSchema:
-    """A schema of the registry: how to read a value of it, and the fields of rows in it."""
+    """A schema of messages in the registry: how to read a value of it, and the fields of rows in it."""
 
     def __init__(self, schema: Any) -> None:
         self._parsed = fastavro.schema.parse_schema(_bare(schema))
@@ -71,7 +71,7 @@ class AvroSchema:
 
 
 class AvroReader:
-    """Reads values by the schemas of a registry."""
+    """Reads values of messages by the schemas of a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -122,7 +122,7 @@ class AvroReader:
 
 
 class AvroFormat(Format):
-    """Records of Avro, which are rows, or Debezium's envelopes."""
+    """The format of messages that are records of Avro, which are rows, or Debezium's envelopes."""
 
     def __init__(self, registry: Registry, is_debezium: bool) -> None:
         self._reader = AvroReader(registry)

@@ -44,7 +44,7 @@ _WHOLE = 1_000
 
 @dataclass(frozen=True)
 class ConnectField:
-    """A field of a struct."""
+    """A field of a struct in a message, as Kafka Connect describes it."""
 
     name: str
     raw: pa.DataType
@@ -60,7 +60,7 @@ class ConnectField:
 
 
 def fields_of(struct: Mapping[str, Any], is_json: bool) -> list[ConnectField]:
-    """Return the fields of a schema of the type struct; ``is_json``: cells are JSON's.
+    """Return the fields of a message's schema of the type struct; ``is_json``: cells are JSON's.
 
     Raises:
         InvalidArgumentError: it is no such schema.
@@ -74,12 +74,12 @@ def fields_of(struct: Mapping[str, Any], is_json: bool) -> list[ConnectField]:
 
 
 def struct_of(fields: Sequence[ConnectField]) -> pa.DataType:
-    """Return the type of raw rows."""
+    """Return the type of the raw rows that Debezium's messages have."""
     return pa.struct([(each.name, each.raw) for each in fields])
 
 
 def rows_of(structs: pa.StructArray, fields: Sequence[ConnectField]) -> pa.RecordBatch:
-    """Return raw rows as cells of the store.
+    """Return the raw rows of Debezium's messages as cells of the store.
 
     Raises:
         InvalidArgumentError: a value has no place in the type of its column.
@@ -96,7 +96,8 @@ def rows_of(structs: pa.StructArray, fields: Sequence[ConnectField]) -> pa.Recor
 
 
 def absent_of(structs: pa.StructArray, fields: Sequence[ConnectField]) -> dict[str, np.ndarray]:
-    """Return for each field that some rows have no value of, since it is large and unchanged, which rows."""
+    """Return for each field that some of Debezium's messages bring no value of, since it is large and unchanged, which
+    rows."""
     absent: dict[str, np.ndarray] = {}
     for each in fields:
         if pa.types.is_string(each.raw) or pa.types.is_binary(each.raw):
@@ -108,7 +109,8 @@ def absent_of(structs: pa.StructArray, fields: Sequence[ConnectField]) -> dict[s
 
 
 def without_marks(structs: pa.StructArray, absent: Mapping[str, np.ndarray]) -> pa.StructArray:
-    """Return raw rows with NULL in the place of absent cells: the mark is no value of most types."""
+    """Return the raw rows of Debezium's messages with NULL in the place of absent cells: the mark is no value of most
+    types."""
     if not absent:
         return structs
     names = [structs.type.field(at).name for at in range(structs.type.num_fields)]

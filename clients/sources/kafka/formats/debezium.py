@@ -45,8 +45,8 @@ def changes_of(
     by_key: Callable[[Sequence[int], dict[int, str]], Decoded],
     is_alone: bool,
 ) -> list[Decoded]:
-    """Return what messages make of a table. ``by_key`` returns deletes by the keys of messages; ``is_alone``: their
-    topic has one partition."""
+    """Return what Debezium's messages make of a table. ``by_key`` returns deletes by the keys of messages;
+    ``is_alone``: their topic has one partition."""
     rejects: dict[int, str] = {}
     numbers, op = read.numbers, read.op.to_pylist()
     has_after = read.after.is_valid().to_numpy(zero_copy_only=False)
@@ -76,7 +76,8 @@ def changes_of(
 
 
 def key_names(about: TableDescription, rows: pa.RecordBatch) -> list[str]:
-    """Return the columns that a delete needs, of those that there are: the key, and the one that orders writes."""
+    """Return the columns that a delete of Debezium needs, of those that there are: the key, and the one that orders
+    writes."""
     order = about.options.order_by
     is_more = order is not None and order in rows.schema.names and order not in about.primary_key
     return [*about.primary_key, *([str(order)] if is_more else [])]

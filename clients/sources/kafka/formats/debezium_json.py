@@ -219,7 +219,7 @@ class _WithSchema:
 def connect_rows(
     structs: pa.StructArray, fields: Sequence[ConnectField], numbers: np.ndarray, rejects: dict[int, str]
 ) -> Decoded:
-    """Return raw rows of messages as those of the store; the wrong ones go to the rejects."""
+    """Return the raw rows of Debezium's messages as those of the store; the wrong ones go to the rejects."""
     absent = absent_of(structs, fields)
     structs = without_marks(structs, absent)
     wrong: dict[int, str] = {}

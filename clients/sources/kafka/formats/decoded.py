@@ -37,7 +37,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns of a table that the schema of messages describes."""
+    """The columns of a table that the schema of a topic's messages describes."""
 
     columns: Sequence[SourceColumn]
     key: Sequence[str] | None
@@ -46,7 +46,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What messages make of a table, in the order of their numbers."""
+    """What a format has read from messages: what they make of a table, in the order of their numbers."""
 
     rows: pa.RecordBatch
     numbers: np.ndarray
@@ -76,7 +76,7 @@ class Decoded:
 
 
 class TargetColumns(Protocol):
-    """The table that a topic is applied to."""
+    """The table that a topic is applied to, as the format of its messages sees it."""
 
     @property
     def about(self) -> TableDescription:
@@ -115,8 +115,8 @@ class Format(ABC):
 
 
 def in_halves(attempt: Callable[[int, int], Part], first: int, end: int, wrong: dict[int, str]) -> list[Part]:
-    """Return the results of an attempt on the things from ``first`` to ``end``: if it fails, on both halves, down to
-    single ones, whose errors go to ``wrong``."""
+    """Return what an attempt reads from the messages ``first`` to ``end``: if it fails, from both halves, down to
+    single messages, whose errors go to ``wrong``."""
     if first >= end:
         return []
     try:
@@ -130,8 +130,8 @@ def in_halves(attempt: Callable[[int, int], Part], first: int, end: int, wrong: 
 
 
 def joined(parts: Sequence[Decoded], schema: pa.Schema, rejects: dict[int, str]) -> Decoded:
-    """Return parts as one, in the order of their messages; columns that a part lacks are NULL in it. What is before a
-    part that truncates the table does not count."""
+    """Return what a format has read in parts as one, in the order of their messages; columns that a part lacks are NULL
+    in it. What is before a part that truncates the table does not count."""
     first = max((at for at, part in enumerate(parts) if part.truncates), default=0)
     truncates = any(part.truncates for part in parts)
     parts = [part for part in parts[first:] if part.rows.num_rows]
@@ -154,6 +154,6 @@ def joined(parts: Sequence[Decoded], schema: pa.Schema, rejects: dict[int, str])
 
 
 def reason_of(error: Exception) -> str:
-    """Return an error as one line for the table of rejects."""
+    """Return the error of a message as one line for the table of rejects."""
     text = error.message if isinstance(error, InvalidArgumentError) else str(error)
     return " ".join(text.split())[:500] or type(error).__name__

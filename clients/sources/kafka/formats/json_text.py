@@ -21,7 +21,7 @@ DEPTH_MAX = 200
 
 
 def is_plain(text: bytes) -> bool:
-    """Whether Arrow may read a text together with others."""
+    """Whether Arrow may read the JSON text of a message together with others."""
     return text[:1] == b"{" and text[-1:] == b"}" and b"\n" not in text and not _may_be_deep(text)
 
 
@@ -30,8 +30,8 @@ def _may_be_deep(text: bytes) -> bool:
 
 
 def read_together(texts: Sequence[bytes], schema: pa.Schema, ignores_others: bool = False) -> pa.RecordBatch:
-    """Return objects as rows with the columns of ``schema``; one that has another field is an error, unless these are
-    ignored.
+    """Return JSON objects, one a message, as rows with the columns of ``schema``; one that has another field is an
+    error, unless these are ignored.
 
     Raises:
         pa.ArrowInvalid, UnicodeDecodeError: some are not as expected.
@@ -40,7 +40,7 @@ def read_together(texts: Sequence[bytes], schema: pa.Schema, ignores_others: boo
 
 
 def seen_schema(texts: Sequence[bytes]) -> pa.Schema:
-    """Return the fields of objects, with the types that they seem to have.
+    """Return the fields of messages that are JSON objects, with the types that they seem to have.
 
     Raises:
         pa.ArrowInvalid, UnicodeDecodeError: some are not as expected.
@@ -63,7 +63,7 @@ def _read(texts: Sequence[bytes], schema: pa.Schema | None, unexpected: str) -> 
 
 
 def read_alone(text: bytes) -> dict[str, Any]:
-    """Return one object as Python has it.
+    """Return the JSON object of one message as Python has it.
 
     Raises:
         InvalidArgumentError: it is none.

@@ -53,7 +53,8 @@ def by_keys(
 
 
 def values_of_key(key: bytes, columns: Sequence[ColumnSchema]) -> Mapping[str, Any]:
-    """Return the cells of a key: an object of JSON, perhaps beside its schema, or for a single column its value."""
+    """Return the cells of a message's key: an object of JSON, perhaps beside its schema, or for a single column its
+    value."""
     try:
         value = json.loads(key.decode())
     except (ValueError, RecursionError):
@@ -69,7 +70,7 @@ def values_of_key(key: bytes, columns: Sequence[ColumnSchema]) -> Mapping[str, A
 
 
 def cells_of_key(value: Any, columns: Sequence[ColumnSchema]) -> Mapping[str, Any]:
-    """Return the cells of a key from its object, or from its value if it is a single column.
+    """Return the cells of a message's key from its object, or from its value if it is a single column.
 
     Raises:
         InvalidArgumentError: a column is missing.

@@ -38,7 +38,8 @@ def row_columns(about: TableDescription) -> list[ColumnSchema]:
 
 
 class JsonRows:
-    """JSON objects as rows of a table. A field that an object lacks is NULL, or the default of its column."""
+    """Messages that are JSON objects, as rows of a table. A field that an object lacks is NULL, or the default of its
+    column."""
 
     def __init__(self, columns: Sequence[ColumnSchema]) -> None:
         self.columns = list(columns)
@@ -85,7 +86,7 @@ class JsonRows:
 
 
 class JsonFormat(Format):
-    """JSON objects whose fields are columns."""
+    """The format of messages that are JSON objects, whose fields are columns."""
 
     def __init__(self) -> None:
         self._rows: tuple[int, int, JsonRows] | None = None
@@ -116,7 +117,8 @@ class JsonFormat(Format):
 def read_rows(
     rows: JsonRows, texts: Sequence[bytes], first: int, end: int, wrong: dict[int, str]
 ) -> list[tuple[pa.RecordBatch, np.ndarray]]:
-    """Return the rows of the texts from ``first`` to ``end``, with their places; the wrong ones go to ``wrong``."""
+    """Return the rows of the messages from ``first`` to ``end``, which are JSON texts, with their places; the wrong
+    ones go to ``wrong``."""
 
     def attempt(start: int, stop: int) -> tuple[pa.RecordBatch, np.ndarray]:
         if rows.is_read_by_arrow and stop - start > ALONE:
@@ -137,7 +139,7 @@ def read_rows(
 
 
 class ArrowFormat(Format):
-    """Streams of Arrow IPC, each with one or more rows."""
+    """The format of messages that are streams of Arrow IPC, each with one or more rows."""
 
     def decode(self, messages: Messages, table: TargetColumns) -> list[Decoded]:
         """Return the rows of messages; a message without a value deletes its key."""
