@@ -26,7 +26,7 @@ _UNFINISHED: tuple[str, ...] = ("transactions", "imports", "pins", "compactions"
 
 
 class StoreMetrics:
-    """The numbers of one store. Thread safe."""
+    """The metrics of one open store, all of its rooms' numbers together. Thread safe."""
 
     def __init__(
         self,

@@ -42,5 +42,5 @@ __all__ = [
 
 
 def new_lock() -> Lock:
-    """Return a lock, for a field that makes its own: the name is looked up at the call."""
+    """Return a lock of the engine, for a field that makes its own: the name is looked up at the call."""
     return Lock()

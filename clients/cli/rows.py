@@ -76,12 +76,12 @@ def _is_json(kind: pa.DataType) -> bool:
 
 
 def with_text(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with text in place of what only JSON holds."""
+    """Return the schema of rows that a command prints, with text in place of what only JSON holds."""
     return pa.schema([field.with_type(pa.string()) if _is_json(field.type) else field for field in schema])
 
 
 def as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch in the schema that ``with_text`` returned for it."""
+    """Return a batch that a command prints in the schema that ``with_text`` returned for it."""
     arrays = [nested_text(cells) if _is_json(cells.type) else cells for cells in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -70,8 +70,8 @@ def tree_of(expression: Any) -> Tree:
 
 
 def words_of(expression: Any) -> tuple[pa.RecordBatch, list[tuple[str, str]]]:
-    """Return what a ``pyarrow.compute.Expression`` is made of: the batch with its literals and options, and the words
-    of its tree, each with its kind.
+    """Return what a user's filter, a ``pyarrow.compute.Expression``, is made of: the batch with its literals and
+    options, and the words of its tree, each with its kind.
 
     Raises:
         InvalidArgumentError: it names a column by its position.
@@ -85,8 +85,8 @@ def words_of(expression: Any) -> tuple[pa.RecordBatch, list[tuple[str, str]]]:
 
 
 def options_of(batch: pa.RecordBatch, column: int) -> dict[str, Any]:
-    """Return the options of a call in an expression as scalars by name. The target of a cast is a type, not a
-    value."""
+    """Return the options of a call in a user's ``pyarrow.compute.Expression`` as scalars by name. The target of a cast
+    is a type, not a value."""
     struct = batch.column(column)
     return {field.name: struct.field(field.name)[0] for field in struct.type}
 
@@ -265,7 +265,7 @@ def _any(*args: Tree) -> Tree:
 
 
 def cell_json(value: pa.Scalar) -> Any:
-    """Return a value of an expression as a literal of a filter tree."""
+    """Return a value in a user's ``pyarrow.compute.Expression`` as a literal of a filter tree."""
     if pa.types.is_timestamp(value.type) and value.type.unit == "ns":
         # Finer than any datetime: the microseconds as text, and three more digits.
         coarse, finer = divmod(value.value, 1_000)

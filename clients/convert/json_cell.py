@@ -9,8 +9,8 @@ from ...schemas.cells.literal import to_json
 
 
 def json_text(value: Any) -> str:
-    """Return a value as text of JSON; text stays as it is. Cells that JSON lacks are as in a scan of JSON: dates are
-    ISO text, decimals their digits.
+    """Return a value that a user gives as text of JSON; text stays as it is. Cells that JSON lacks are as in a scan of
+    JSON: dates are ISO text, decimals their digits.
 
     Raises:
         ValueError: it contains itself.

@@ -11,7 +11,7 @@ from ...schemas.cells.wrapped import unwrapped
 
 
 def plain_layout(values: pa.Array, target: Any = None) -> pa.Array:
-    """Return cells without views, dictionaries, runs and extension types, inside of them too.
+    """Return nested cells that a user gives without views, dictionaries, runs and extension types, inside of them too.
 
     Lists that are to become lists of one length in ``target`` become so here, with NULLs as the items of a NULL: a cast
     by Arrow would leave there what the memory held before. They stay as they are if a length is wrong.

@@ -13,8 +13,8 @@ NO_ROW = -1
 
 
 def last_rows(keys: np.ndarray, places: np.ndarray, is_of_it: np.ndarray) -> np.ndarray:
-    """Return for each key of a batch the last of its rows for which ``is_of_it`` holds, by their places in the order of
-    changes; ``NO_ROW`` if there is none.
+    """Return for each key in a batch of changes the last of its rows for which ``is_of_it`` holds, by their places in
+    the order of changes; ``NO_ROW`` if there is none.
 
     ``keys`` numbers the keys from 0.
     """

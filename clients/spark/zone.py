@@ -58,7 +58,7 @@ def moments(walls: pa.Array, zone: str) -> pa.Array:
 
 
 def walls(moments: pa.Array, zone: str) -> pa.Array:
-    """Return the wall-clock times in Spark's session ``zone`` of moments in UTC.
+    """Return the wall-clock times that Spark shows, those in Spark's session ``zone`` of moments in UTC.
 
     Raises:
         InvalidArgumentError: there is no such zone.

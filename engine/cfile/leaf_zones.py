@@ -27,7 +27,7 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class LeafField:
-    """A leaf of a struct type."""
+    """A leaf of a struct type, which has zone maps of its own."""
 
     path: Path
     physical: PhysicalType
@@ -40,13 +40,13 @@ class LeafField:
 
 @lru_cache(maxsize=1024)
 def leaves_of(kind: pa.DataType) -> tuple[LeafField, ...]:
-    """Return the leaves of a type, in the order of its fields; none unless it is a struct."""
+    """Return the leaves of a type that have zone maps, in the order of its fields; none unless it is a struct."""
     return tuple(_leaves(kind, ())) if pa.types.is_struct(kind) else ()
 
 
 @lru_cache(maxsize=1024)
 def leaves_named(kind: str) -> tuple[LeafField, ...]:
-    """Return the leaves of a type by its text. Raises ValueError if it is none."""
+    """Return the leaves of a struct type, for zone maps, by its text. Raises ValueError if it is none."""
     try:
         return leaves_of(LogicalType.parse(kind).arrow)
     except InvalidArgumentError as error:

@@ -17,8 +17,8 @@ _SPARE_SHARE = 16
 
 
 def share_memory(options: StoreOptions, environment: Environment, gate: MemoryGate, reads: Budget) -> None:
-    """Let the page cache have what the others leave of the budget, unless it has an option of its own; and say how much
-    memory is kept for its next use."""
+    """Share a store's budget of memory: let the page cache have what unfinished work leaves of it, unless it has an
+    option of its own; and say how much memory is kept for its next use."""
     keep(results=options.scan_buffer_bytes, columns=options.flush_bytes, tables=options.key_index_bytes // 8)
     pages, index = environment.page_cache, environment.key_index
     most = options.budget_bytes - options.budget_bytes // _SPARE_SHARE

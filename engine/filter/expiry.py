@@ -24,7 +24,7 @@ _DAY = 24 * 3600 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When the rows of a table expire. All moments are hybrid timestamps."""
+    """The filter that a table's option ``ttl`` means: when its rows expire. All moments are hybrid timestamps."""
 
     column: ColumnSchema
     """The column that says it."""

@@ -45,7 +45,7 @@ def unpack(document: bytes, path: str, magic: bytes, version: int, what: str) ->
 
 
 def parsed(model: type[M], document: bytes, path: str, magic: bytes, version: int, what: str) -> M:
-    """Return the message whose JSON is the body of a document. Raises as ``unpack``, also if it is none."""
+    """Return the message whose JSON is the body of a document in a file. Raises as ``unpack``, also if it is none."""
     body = unpack(document, path, magic, version, what)
     try:
         return model.model_validate_json(body)

@@ -205,12 +205,12 @@ def join(directory: str, name: str) -> str:
 
 
 def os_error(number: int, path: str) -> OSError:
-    """Return the error of a number, such as ENOENT."""
+    """Return the OSError of a disk by its number, such as ENOENT."""
     return OSError(number, errno.errorcode[number], path)
 
 
 def other_disk(path: str) -> OSError:
-    """Return the error of a link to a file system of another kind."""
+    """Return the OSError of a link to a file system of another kind."""
     return OSError(errno.EXDEV, "a link stays on one disk", path)
 
 

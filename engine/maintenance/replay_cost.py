@@ -26,7 +26,7 @@ _DUE_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ReplayedLog:
-    """What an opening has replayed of the log, and how long that took."""
+    """The log that an opening has replayed, and how long that took: by it maintenance knows what a replay costs."""
 
     first_lsn: int = 1
     last_lsn: int = 0

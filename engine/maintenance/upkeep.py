@@ -370,12 +370,12 @@ class TabletUpkeep:
 
 
 def held_rows(tablet: Tablet) -> int:
-    """Return the bytes of a tablet's rows in memory, which a flush frees: by them maintenance scores it."""
+    """Return the bytes by which maintenance scores a flush of a tablet's rows: those that they take in memory."""
     return sum(memrowset.nbytes for memrowset in tablet.version.in_memory if len(memrowset))
 
 
 def held_deltas(tablet: Tablet) -> int:
-    """Return the bytes of a tablet's deltas in memory, which a flush of them frees: by them maintenance scores it."""
+    """Return the bytes by which maintenance scores a flush of a tablet's deltas: those that they take in memory."""
     return sum(rowset.deltas.memory_bytes for rowset in tablet.version.disk)
 
 
@@ -392,7 +392,7 @@ _LARGE_BYTES = 32 * MIB
 
 
 def candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
-    """Return a rowset as the policy of merges sees it, for maintenance to score."""
+    """Return a rowset as maintenance scores it for a merge."""
     size = rowset.bytes_on_disk
     gone = long_dead(rowset, mark) + long_expired(rowset, Expiry.of(schema), mark)
     dead = min(gone / max(len(rowset), 1), 1.0)

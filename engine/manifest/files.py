@@ -31,7 +31,8 @@ def reign_of(file_id: int) -> int:
 
 
 def encodings(schema: TableSchema) -> dict[int, ColumnEncoding]:
-    """Return the encoding of each column in a tablet's files, including the system column."""
+    """Return the encodings by which a tablet's files are written, those that the manifest names: one for each column,
+    the system column too."""
     by_id = {column.id: _encoding(column) for column in schema.columns}
     by_id[LIVE] = ColumnEncoding(PhysicalType.BOOL, "run_length", "none")
     return by_id

@@ -6,7 +6,8 @@ from .. import threads
 
 
 class KeyIndexBudget:
-    """The bytes for all key indexes of a store, which tablets take and give back. Thread safe.
+    """A part of the environment of tablets: the bytes for all key indexes of a store, which tablets take and give back.
+    Thread safe.
 
     First come, first served: a tablet that gets none has no index of its DiskRowSets.
     """
@@ -38,5 +39,5 @@ class KeyIndexBudget:
 
 
 def unlimited() -> KeyIndexBudget:
-    """Return a budget that holds any key index."""
+    """Return a budget, for the environment of tablets, that holds any key index."""
     return KeyIndexBudget(1 << 62)

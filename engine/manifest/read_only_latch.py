@@ -9,7 +9,8 @@ from ...schemas.errors import UnavailableError
 
 
 class ReadOnlyLatch:
-    """Whether writes and maintenance may change the store. Reads are always possible."""
+    """The latch of a store's manifest and log: whether writes and maintenance may change the store. Reads are always
+    possible."""
 
     def __init__(self) -> None:
         self.reason: str | None = None

@@ -11,7 +11,7 @@ from ..mvcc.clock import elapsed_seconds
 
 
 class WorkReport(Protocol):
-    """What one flush, compaction or other work on a store's files did."""
+    """For the environment of tablets: what one flush, compaction or other work on a store's files did."""
 
     @property
     def rows(self) -> int: ...
@@ -25,8 +25,8 @@ Report = TypeVar("Report", bound=WorkReport)
 
 
 class WorkCounts:
-    """What flushes and compactions have done since a store was opened, by their kind. For the threads that maintain a
-    store. Work that found nothing to do is not counted."""
+    """A part of the environment of tablets: what flushes and compactions have done since a store was opened, by kind.
+    For the threads that maintain a store. Work that found nothing to do is not counted."""
 
     def __init__(self) -> None:
         kinds = [kind.value for kind in MaintenanceKind]

@@ -33,19 +33,20 @@ NOWHERE = -1
 
 
 def encoded(cells: Sequence[Any], columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> bytes:
-    """Return the encoding of the bound of a range partition: one JSON value for each of the leading ``columns``."""
+    """Encode the bound of a range of partitions as a router compares it with the keys of rows: one JSON value for each
+    of the leading ``columns``."""
     return encoder.encode_bound([cell_of(cell, column) for cell, column in zip(cells, columns, strict=False)])
 
 
 def cell_of(value: Any, column: ColumnSchema) -> int | bytes:
-    """Return the physical cell of a JSON value in the bound of a range, for a key column."""
+    """Return the physical cell of a JSON value in the bound of a range, as a router compares it."""
     cell = place(from_json(value, column.logical), column.logical).cell
     assert isinstance(cell, int | bytes), "a key column holds neither NULL nor a float"
     return cell
 
 
 def encoder_of(columns: Sequence[ColumnSchema]) -> KeyEncoder:
-    """Return the encoder of the bounds of ranges over some key columns."""
+    """Return a router's encoder of the bounds of ranges over some key columns."""
     return KeyEncoder([physical_of(column.logical.arrow) for column in columns])
 
 

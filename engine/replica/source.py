@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GapError(Exception):
-    """The log after some point was freed before it was read, or is none that follows."""
+    """The log that a replica follows was freed after some point before it was read, or is none that follows."""
 
 
 class OtherHistoryError(UnavailableError):
@@ -148,5 +148,5 @@ class LookingSource(Source[AnyPoint], Protocol[AnyPoint]):
 
 
 def replaced_meanwhile() -> ReplacedError:
-    """Return the error for a file of a manifest that counts no longer."""
+    """Return a replica's error for a file of a manifest that counts no longer."""
     return ReplacedError("the process that has the store has replaced files meanwhile")

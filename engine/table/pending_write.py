@@ -19,7 +19,8 @@ from .write_result import answer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingWrite:
-    """A write that is applied and not acknowledged. It becomes visible whether or not ``result`` is called."""
+    """A write to a table that is applied and not acknowledged. It becomes visible whether or not ``result`` is
+    called."""
 
     schema: TableSchema
     batch: pa.RecordBatch
@@ -68,7 +69,7 @@ class PendingWrite:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedWrite:
-    """A numbered write that was applied before: its answer is known, though it may not be durable yet."""
+    """A numbered write to a table that was applied before: its answer is known, though it may not be durable yet."""
 
     known: Answered
     log: CommitLog

@@ -33,7 +33,8 @@ _installed_version = cache(metadata.version)
 
 
 def described(table: Table, store_uuid: str, server: str | None) -> TableDescription:
-    """Return the description of a table in the store ``store_uuid``; ``server`` is the store's name in a placement."""
+    """Describe a table's state: return its description in the store ``store_uuid``; ``server`` is the store's name in a
+    placement."""
     name, version = table.name, table.version
     if known := version.descriptions.get(name):
         return known
@@ -104,7 +105,8 @@ def health_of(
 
 
 def damaged_files(found: Iterable[Damage], manifest: Manifest, tablets: Iterable[Tablet]) -> list[DamagedFile]:
-    """Return the damaged files and their owners, without files that were dropped or rewritten meanwhile."""
+    """For the health of a store, return the damaged files of its tables and their owners, without files that were
+    dropped or rewritten meanwhile."""
     owners = {
         f"{files.directory(tablet.home)}/{name}": (table, tablet)
         for table in manifest.tables
@@ -174,8 +176,8 @@ def _layout(version: Version) -> list[RowsetStats]:
 
 
 def average_height(version: Version) -> float:
-    """Return how many DiskRowSets of a tablet the key range of an average one overlaps, itself included, weighted by
-    rows.
+    """For the statistics of a table, return how many DiskRowSets of a tablet the key range of an average one overlaps,
+    itself included, weighted by rows.
 
     This estimates how many rowsets the look-up of a random existing key would search without an index.
     """

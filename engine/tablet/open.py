@@ -61,7 +61,7 @@ def open_sound(entry: TabletEntry, schema: TableSchema, environment: Files, dama
 
 
 def quarantined(tablet: Tablet, error: StoreError, damage: DamageRegistry) -> bool:
-    """Put an unused tablet into quarantine if ``error`` names one of its files; return whether it does."""
+    """While a tablet is opened: put it into quarantine if ``error`` names one of its files; return whether it does."""
     found = damage_of(error)
     if found is None or not found.path.startswith(files.directory(tablet.directory_id) + "/"):
         return False

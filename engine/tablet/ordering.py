@@ -21,7 +21,8 @@ _LOWEST = np.iinfo(np.int64).min
 
 
 def ranks_of(parts: Sequence[pa.Array]) -> list[np.ndarray]:
-    """Return numbers (int64) for the cells of arrays of one type that compare as the cells do."""
+    """For a tablet that orders the changes of a row, return numbers (int64) that compare as the cells of arrays of one
+    type do."""
     cells = pa.concat_arrays(parts)
     numbers, is_null = _numbers(cells), cells.is_null().to_numpy(zero_copy_only=False)
     if numbers is None or (cells.null_count and (numbers[~is_null] == _LOWEST).any()):
@@ -43,7 +44,8 @@ def _numbers(cells: pa.Array) -> np.ndarray | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsInTime:
-    """Which rows of a batch come in time. Rows of one key have the number of the key."""
+    """Which rows of a batch come in time, in a tablet whose rows have an order. Rows of one key have the number of the
+    key."""
 
     stale: np.ndarray
     """bool for each row."""
@@ -54,7 +56,7 @@ class RowsInTime:
 
 
 def rows_in_time(ranks: np.ndarray, stored: np.ndarray, keys: np.ndarray, acts: np.ndarray, meets: bool) -> RowsInTime:
-    """Return which rows are stale.
+    """Return which rows of a batch are stale, in a tablet whose rows have an order.
 
     Args:
         ranks: of the batch's rows.

@@ -56,7 +56,8 @@ def read_row(
 
 
 def apply_deltas(rowset: RowSet, row: int, snapshot: int, columns: RowColumns, cells: list[RawCell]) -> None:
-    """Bring the base cells of a row, its liveness last, forward to ``snapshot``."""
+    """For a tablet's read of one row: bring its base cells, the liveness last, forward to ``snapshot`` by its
+    deltas."""
     stores, ids = rowset.deltas.stores, (*columns.ids, LIVE)
     for file in stores.redo:
         if file.first_timestamp <= snapshot:

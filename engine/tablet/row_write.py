@@ -26,7 +26,7 @@ from .tablet import Tablet
 
 
 class RowPlace(NamedTuple):
-    """Where the row of a key is in a tablet; without a rowset, no row has the key."""
+    """For a tablet's write of one row: where the row of a key is; without a rowset, no row has the key."""
 
     rowset: RowSet | None
     row: int
@@ -42,7 +42,8 @@ RowValues = Mapping[int, tuple[PhysicalType, int]]
 def find_row(
     tablet: Tablet, key: PlacedKey, cells: Sequence[RawCell], columns: RowColumns, may_wait: bool
 ) -> RowPlace | None:
-    """Return the place of a key's row in a tablet, None if only ``Tablet.find`` can tell; under the write lock.
+    """For a tablet's write of one row, return the place of the key's row, None if only ``Tablet.find`` can tell; under
+    the write lock.
 
     ``cells`` are the raw cells of the key ``columns``.
 
@@ -74,7 +75,8 @@ def _has_key(
 
 
 def newest_cells(place: RowPlace, columns: RowColumns, may_wait: bool) -> list[RawCell] | None:
-    """Return the newest raw cells of a row, dead or alive, under the write lock; None if they cannot be read here.
+    """For a tablet's write of one row, return the newest raw cells of a row, dead or alive, under the write lock; None
+    if they cannot be read here.
 
     Raises:
         NotInMemoryError: the disk has to be read, and the caller may not wait for it.

@@ -22,7 +22,7 @@ _COLUMNS = ["source", "source_time", "applied_at", "behind_bytes", "behind_messa
 
 
 def source_families(store: StoreService) -> list[MetricFamily]:
-    """Return how far each source is; without numbers if there is none, or the store cannot tell."""
+    """Return the metrics of how far each source is; without numbers if there is none, or the store cannot tell."""
     rows = _rows(store)
     applied = [row for row in rows if row["applied_at"] is not None]
     timed = [row for row in applied if row["source_time"] is not None]

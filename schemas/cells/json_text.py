@@ -52,7 +52,7 @@ def is_json(text: str) -> bool:
 
 
 def path_of(path: str | int) -> Steps:
-    """Return the steps of a path.
+    """Return the steps of a path into the JSON text of a cell.
 
     Raises:
         InvalidArgumentError: it is not one.
@@ -116,7 +116,7 @@ def values_at(texts: pa.Array, steps: Steps, is_text: bool) -> pa.Array:
 
 
 def read_by(reader: Reader) -> None:
-    """Let ``values_at`` use a quicker reader from now on."""
+    """Let ``values_at`` use a quicker reader of JSON text from now on."""
     _reader[0] = reader
 
 
@@ -133,7 +133,7 @@ _reader: list[Reader] = [_one_by_one]
 
 
 def not_json_message(text: str) -> str:
-    """Return the error for a text that is not JSON."""
+    """Return the error for the text of a cell that is not JSON."""
     return f"{text[:100]!r} is not JSON, of which -> and ->> take parts"
 
 

@@ -19,8 +19,8 @@ def bare_type(kind: pa.DataType) -> pa.DataType:
 
 
 def unwrapped(array: pa.Array) -> pa.Array:
-    """Return the storage of an extension array, or a run-end encoded array as a dictionary of its runs with one code
-    for each row; any other array unchanged."""
+    """Return cells without what wraps their type: the storage of an extension array, or a run-end encoded array as a
+    dictionary of its runs with one code for each row; any other array unchanged."""
     if isinstance(array, pa.ExtensionArray):
         return unwrapped(array.storage)
     if not isinstance(array, pa.RunEndEncodedArray):

@@ -152,8 +152,8 @@ def built(model: type[Model], what: str, **parts: object) -> Model:
 
 
 def explain(error: ValidationError, what: str, known: Iterable[str] = ()) -> str:
-    """Describe in one line what is wrong with a request, ``what``: the first findings, and how many more there are.
-    ``known`` are its field names."""
+    """Describe in one line what is wrong with the wire text of a request, ``what``: the first findings, and how many
+    more there are. ``known`` are its field names."""
     findings = error.errors(include_url=False, include_input=False)
     fields = [*known]
     begun = f"{what}:" if findings[0]["type"] == _UNKNOWN else f"{what} is wrong{'' if findings[0]['loc'] else ':'}"

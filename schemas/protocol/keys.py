@@ -21,8 +21,8 @@ SCALARS = frozenset({int, str, bytes})
 
 
 def key_of(key: Any, table: TableDescription) -> pa.RecordBatch:
-    """Return one key as a batch, from a dict of the key columns, a tuple of their values, or the value of a single
-    column.
+    """Return one key as the service's ``look_up`` takes it, a batch, from a dict of the key columns, a tuple of their
+    values, or the value of a single column.
 
     Raises:
         InvalidArgumentError: the key is incomplete, or a value does not fit its column.
@@ -33,7 +33,7 @@ def key_of(key: Any, table: TableDescription) -> pa.RecordBatch:
 
 
 def key_values(key: Any, table: TableDescription) -> list[Any]:
-    """Return the values of a key, as given, in the order of the key columns.
+    """Return the values of one key for the service's ``look_up``, as given, in the order of the key columns.
 
     Raises:
         InvalidArgumentError: the key is incomplete.
@@ -53,12 +53,13 @@ def key_values(key: Any, table: TableDescription) -> list[Any]:
 
 
 def key_columns(table: TableDescription) -> list[ColumnSchema]:
-    """Return the columns of the primary key."""
+    """Return the columns of the primary key, as the service's ``look_up`` takes them."""
     return table.columns[: len(table.primary_key)]
 
 
 def key_cells(column: ColumnSchema, values: Sequence[Any]) -> pa.Array:
-    """Return a column of keys. Integers and strings go by their bytes: ``pa.array`` imports pandas.
+    """Return a column of the keys that the service's ``look_up`` takes. Integers and strings go by their bytes:
+    ``pa.array`` imports pandas.
 
     Raises:
         InvalidArgumentError: a value does not fit the column.
@@ -85,5 +86,6 @@ def _literal(column: ColumnSchema, value: Any) -> Any:
 
 
 def only_row(rows: pa.Table) -> dict[str, Any] | None:
-    """Return the row that one key has found, as Python values by column; None if it has found none."""
+    """Return the row that the service's ``look_up`` has found for one key, as Python values by column; None if it has
+    found none."""
     return {name: python_cell(rows[name][0]) for name in rows.schema.names} if rows.num_rows else None

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Owner(NamedTuple):
-    """Whose something is that a request leaves behind: limits are shared out by it."""
+    """The owner of what a request to the store's service leaves behind: limits are shared out by it."""
 
     peer: str = ""
     """The machine; empty for this one, and for the store's own process."""
@@ -70,7 +70,8 @@ class serving:
 
 @contextmanager
 def hurried() -> Iterator[None]:
-    """Let this thread's work for its request take no turns during the body, in which others wait for it."""
+    """Let this thread's work for its request to the store's service take no turns during the body, in which others wait
+    for it."""
     request = _thread.request
     if request is None or request.check_elsewhere is None:
         yield
@@ -80,13 +81,14 @@ def hurried() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise ``UnavailableError`` if the request that this thread serves is no longer wanted."""
+    """Raise ``UnavailableError`` if the request to the store's service that this thread serves is no longer wanted."""
     if _thread.request is not None:
         _thread.request.check()
 
 
 def carried(work: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Return work that another thread may do for the request that this thread serves: its ``check`` ends it, too."""
+    """Return work that another thread may do for the request to the store's service that this thread serves: its
+    ``check`` ends it, too."""
     request = _thread.request
     if request is None or request.check_elsewhere is None:
         return work
@@ -102,17 +104,17 @@ def carried(work: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def owner() -> Owner:
-    """Return the owner of the request that this thread serves."""
+    """Return the owner of the request to the store's service that this thread serves."""
     request = _thread.request
     return NOBODY if request is None else Owner(request.peer, request.user)
 
 
 def user() -> str:
-    """Return the user whose request this thread serves; empty if nobody knows."""
+    """Return the user whose request to the store's service this thread serves; empty if nobody knows."""
     request = _thread.request
     return "" if request is None else request.user
 
 
 def identify() -> Callable[[], str]:
-    """Return a function that returns the id of the request that this thread serves now."""
+    """Return a function that returns the id of the request to the store's service that this thread serves now."""
     return _thread.request.id if _thread.request is not None else str

@@ -41,7 +41,7 @@ class MaintenanceKind(StrEnum):
 
 
 class Marked(NamedTuple):
-    """The next item of a resumable scan: rows, if any, and the progress after them."""
+    """What a store's service yields next of a resumable scan: rows, if any, and the progress after them."""
 
     batch: pa.RecordBatch | None
     below: bytes | None
@@ -108,7 +108,8 @@ class ScanStream:
 
 @runtime_checkable
 class RowRelay(Protocol):
-    """The service of a store whose rows are on other servers, and whose answers a server passes on."""
+    """An interface beside ``StoreService``: the service of a store whose rows are on other servers, and whose answers a
+    server passes on."""
 
     def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | None:
         """Return what the server that has a row answers to a get in a session, with the ``table_id`` of this store's
@@ -121,7 +122,8 @@ class RowRelay(Protocol):
 
 @runtime_checkable
 class GrantKeeper(Protocol):
-    """The service of a store in this process, which tells at once whether grants have changed."""
+    """An interface beside ``StoreService``: the service of a store in this process, which tells at once whether grants
+    have changed."""
 
     def grants_version(self) -> object:
         """Return what differs after each change of what ``grants`` returns."""
@@ -129,7 +131,7 @@ class GrantKeeper(Protocol):
 
 
 class PendingResult(Protocol):
-    """A write to a store's service, in flight."""
+    """The interface of a write to a ``StoreService`` that is in flight."""
 
     def result(self) -> WriteResult:
         """Return the answer once the write is durable. From any thread; may raise ``StoreError``."""
@@ -137,7 +139,7 @@ class PendingResult(Protocol):
 
 
 class KeyReader(Protocol):
-    """The service of a store that finds rows by their keys."""
+    """An interface that is a part of ``StoreService``: the service of a store that finds rows by their keys."""
 
     def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """Start to read the live rows of the given primary keys, all at one snapshot, in the order of the keys. Absent
@@ -162,8 +164,9 @@ class KeyReader(Protocol):
 
 
 class RowWriter(Protocol):
-    """The service of a store that may write a few rows without Arrow. Each method returns None if nothing was done, and
-    the rows have to come as a batch: to ``write``, which also raises what there is to raise."""
+    """An interface beside ``StoreService``: the service of a store that may write a few rows without Arrow. Each method
+    returns None if nothing was done, and the rows have to come as a batch: to ``write``, which also raises what there
+    is to raise."""
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """Apply one row, as Python values by column, as ``write`` does a batch of it."""

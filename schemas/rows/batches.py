@@ -8,18 +8,19 @@ import pyarrow as pa
 
 
 def in_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return batches of rows of one schema, at least one, as one batch; a single batch is not copied."""
+    """Return batches of a request's or an answer's rows, of one schema, at least one, as one batch; a single batch is
+    not copied."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch without rows."""
+    """Return the answer without rows: a batch."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def begun(batches: Iterator[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Read the first of some batches of rows, at least one, which may raise; return their schema, and all of them.
-    Closing these closes those."""
+    """Begin to read the answer to a scan: the first of its batches, at least one, which may raise; return their schema,
+    and all of them. Closing these closes those."""
     first = next(batches)
 
     def whole() -> Iterator[pa.RecordBatch]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class PruneCount:
-    """Counts of what a scan, or all scans of a store, read and skip. Each rowset and chunk has one outcome, counted
-    when it is known: no number is the difference of others, which other threads may be about to raise."""
+    """Counts of what a scan, or all scans of a store, read and skip, as answers tell them. Each rowset and chunk has
+    one outcome, counted when it is known: no number is the difference of others, which other threads may be about to
+    raise."""
 
     rowsets_read: int = 0
     rowsets_by_key: int = 0

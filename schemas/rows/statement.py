@@ -17,7 +17,7 @@ _KEY = "; it has the key "
 
 
 class StatementKind(StrEnum):
-    """The kind of a statement: its effect on the rows."""
+    """In the request of a statement: its kind, its effect on the rows."""
 
     UPDATE = "update"
     """Set columns of the rows that ``where`` selects."""
@@ -73,7 +73,7 @@ class Statement(Message, frozen=True, extra="forbid"):
 
 
 def with_key(message: str, key: str) -> str:
-    """Return the message of a row's error in a write with the key of the row, by which people find it."""
+    """Return the message of a row's error in the answer to a write with the key of the row, by which people find it."""
     return f"{message}{_KEY}{key}"
 
 

@@ -26,7 +26,7 @@ class StagedBatch(NamedTuple):
 
 
 class ServerRows(Message):
-    """Which staged rows of a transaction went to one of several servers."""
+    """In the request to commit a transaction: which staged rows went to one of several servers."""
 
     server: str
     part_rows: list[int] = Field(default_factory=new_list)

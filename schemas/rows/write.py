@@ -21,14 +21,15 @@ TransactionName = Annotated[str, StringConstraints(min_length=1, max_length=TRAN
 
 
 class Durability(StrEnum):
-    """What the acknowledgement of a write means: the log is fsynced, or handed to the operating system."""
+    """In the request to write rows: what the acknowledgement means: the log is fsynced, or handed to the operating
+    system."""
 
     FSYNC = "fsync"
     OS = "os"
 
 
 class CommitMode(StrEnum):
-    """What one commit of a write contains: one batch of a stream, or the whole stream."""
+    """In the request to write rows: what one commit contains: one batch of a stream, or the whole stream."""
 
     BATCH = "batch"
     STREAM = "stream"
@@ -45,8 +46,8 @@ class Stage(Message, frozen=True, extra="forbid"):
 
 
 class WriteCommand(Message, frozen=True, extra="forbid"):
-    """The command of a DoPut stream: ``op`` on ``table``, for every batch of the stream. Clients leave out what has its
-    default: a server of an earlier version refuses parts that it does not know."""
+    """The request to write rows: ``op`` on ``table``, for every batch of a DoPut stream, whose command it is. Clients
+    leave out what has its default: a server of an earlier version refuses parts that it does not know."""
 
     table: str
     op: Operation = Operation.UPSERT

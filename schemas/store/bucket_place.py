@@ -10,7 +10,8 @@ from ..message import Message
 
 
 class BucketPlace(Message, frozen=True, extra="forbid"):
-    """The place of a store in a bucket. It has no secrets: whoever goes there has credentials of its own."""
+    """The place of a store in a bucket, as messages name it. It has no secrets: whoever goes there has credentials of
+    its own."""
 
     url: str
     """The bucket, as the server calls it."""

@@ -23,7 +23,7 @@ IMPORT_FILES_MAX = 100_000
 
 
 class ImportMode(StrEnum):
-    """What an import does with a row whose key is in the table already."""
+    """A word of ``import_begin``: what an import does with a row whose key is in the table already."""
 
     INSERT_ONLY = "insert_only"
     """Reject the import."""

@@ -15,7 +15,8 @@ from .maintenance import FailingWork
 
 
 class TableStore(Message, frozen=True):
-    """One of the stores that have tablets of a table, and the table's id there; neither is ever reused."""
+    """In the description of a table: one of the stores that have its tablets, and the table's id there; neither is ever
+    reused."""
 
     store_uuid: str
     """32 hexadecimal digits, assigned when the data directory was created."""
@@ -246,7 +247,7 @@ class ScanPlan(Message):
 
 
 class DamagedFile(Message):
-    """A file of a store that differs from what was written, or cannot be read."""
+    """In the health of a store: a file that differs from what was written, or cannot be read."""
 
     path: str
     """Within the data directory."""

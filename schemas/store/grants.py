@@ -111,7 +111,8 @@ class GrantList(Message, frozen=True):
 
 
 def no_table(name: str, known: Iterable[str]) -> NotFoundError:
-    """Return the error for a table that is not there, or that the caller may not see: both read the same."""
+    """Return the error of a store for a table that is not there, or that the caller has no grant on: both read the
+    same."""
     tables = list(known)
     shown = ", ".join(tables[:_SHOWN]) or "none"
     return NotFoundError(f"there is no table {name!r}{perhaps(name, tables)}; the tables are: {shown}")

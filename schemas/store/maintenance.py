@@ -19,7 +19,7 @@ class PauseMaintenance(Message, frozen=True, extra="forbid"):
 
 
 class DueWork(Message, frozen=True):
-    """Maintenance of a store that is worth doing."""
+    """In the state of a store's maintenance: work that is worth doing."""
 
     name: str
     """What it does and to what."""
@@ -32,7 +32,7 @@ class DueWork(Message, frozen=True):
 
 
 class DoneWork(Message, frozen=True):
-    """Maintenance of a store that was done, or failed."""
+    """In the state of a store's maintenance: work that was done, or failed."""
 
     name: str
     op: str | None = None
@@ -45,8 +45,8 @@ class DoneWork(Message, frozen=True):
 
 
 class FailingWork(Message, frozen=True):
-    """Maintenance of a store that failed when it was last tried. It rests until the next try, and holds up no other
-    work."""
+    """In the state of a store's maintenance: work that failed when it was last tried. It rests until the next try, and
+    holds up no other work."""
 
     name: str
     op: str | None = None

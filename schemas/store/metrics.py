@@ -23,8 +23,9 @@ Labels = Mapping[str, str]
 
 
 class Histogram:
-    """A metric that counts values by their size. For any number of threads, without a lock: an interpreter with its own
-    lock switches threads at calls and jumps back only, and there are none after the bucket is found."""
+    """A metric in a store's answer that counts values by their size. For any number of threads, without a lock: an
+    interpreter with its own lock switches threads at calls and jumps back only, and there are none after the bucket is
+    found."""
 
     __slots__ = ("bounds", "counts", "greatest", "least", "total")
 
@@ -63,7 +64,7 @@ class Sample(Message, frozen=True):
 
 
 class MetricFamily(Message, frozen=True):
-    """All numbers of a metric's name."""
+    """All numbers of a metric's name in the answer of ``metrics``."""
 
     name: str
     """As Prometheus shows it, but without ``_total`` and the like; the unit is its last word."""
@@ -81,17 +82,18 @@ class Metrics(Message, frozen=True):
 
 
 def gauge(name: str, about: str, *samples: Sample) -> MetricFamily:
-    """Return a metric: numbers that go up and down."""
+    """Return a metric for the answer of ``metrics``: numbers that go up and down."""
     return MetricFamily(name=name, kind="gauge", about=about, samples=list(samples))
 
 
 def counter(name: str, about: str, *samples: Sample) -> MetricFamily:
-    """Return a metric: numbers that only go up."""
+    """Return a metric for the answer of ``metrics``: numbers that only go up."""
     return MetricFamily(name=name, kind="counter", about=about, samples=list(samples))
 
 
 def histogram(name: str, about: str, label: str, found: Mapping[str, Histogram]) -> MetricFamily:
-    """Return a metric: histograms with the same bounds, by the value of a label; an empty label is none."""
+    """Return a metric for the answer of ``metrics``: histograms with the same bounds, by the value of a label; an empty
+    label is none."""
     samples = [
         Sample(
             labels={label: value} if label else {},
@@ -108,9 +110,9 @@ def histogram(name: str, about: str, label: str, found: Mapping[str, Histogram])
 def quantile(
     counts: Sequence[int], bounds: Sequence[float], share: float, least: float | None, greatest: float | None
 ) -> float:
-    """Return about how large a value of a histogram is that a ``share`` of them does not exceed: within a bucket the
-    values are taken as evenly spread, between ``least`` and ``greatest`` if these lie in it. None: they are not known.
-    Of no values, return 0."""
+    """Return about how large a value of a metric's histogram is that a ``share`` of them does not exceed: within a
+    bucket the values are taken as evenly spread, between ``least`` and ``greatest`` if these lie in it. None: they are
+    not known. Of no values, return 0."""
     wanted, below = share * sum(counts), 0
     low = 0.0 if least is None else least
     high = inf if greatest is None else greatest
@@ -140,17 +142,18 @@ def extremes(counts: Sequence[int], bounds: Sequence[float], total: float) -> tu
 
 
 def one(value: float, **labels: str) -> Sample:
-    """Return a number of a metric with labels."""
+    """Return a number of a metric with labels, for the answer of ``metrics``."""
     return Sample(labels=labels, value=value)
 
 
 def each_of(label: str, values: Mapping[str, float]) -> list[Sample]:
-    """Return numbers of a metric by the value of a label."""
+    """Return numbers of a metric by the value of a label, for the answer of ``metrics``."""
     return [one(value, **{label: name}) for name, value in list(values.items())]
 
 
 def joined(label: str, parts: Mapping[str, Metrics]) -> Metrics:
-    """Return the metrics of several processes as one, each number with the name of its process as another label."""
+    """Return the answers of ``metrics`` of several processes as one, each number with the name of its process as
+    another label."""
 
     def named(family: MetricFamily, name: str) -> MetricFamily:
         samples = [each.model_copy(update={"labels": {**each.labels, label: name}}) for each in family.samples]
@@ -160,7 +163,7 @@ def joined(label: str, parts: Mapping[str, Metrics]) -> Metrics:
 
 
 def merged(metrics: Metrics, more: Iterable[MetricFamily]) -> Metrics:
-    """Return metrics with more numbers, of the same names or others."""
+    """Return an answer of ``metrics`` with more numbers, of the same names or others."""
     return _gathered([*metrics.families, *more])
 
 

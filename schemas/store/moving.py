@@ -165,7 +165,7 @@ class MoveStatus(Message, frozen=True, extra="forbid"):
 
 
 class MoveNote(MoveName, frozen=True):
-    """A server's record of the move of a tablet."""
+    """In the answer of ``moves``: a server's record of the move of a tablet."""
 
     server: str
     """The other server."""

@@ -15,7 +15,8 @@ _ID_OF = b"nyala store key id\0"
 
 @dataclass(frozen=True, slots=True)
 class StoreKey:
-    """The key of an encrypted store, of 256 bits. No text form but ``text`` shows it."""
+    """The key of an encrypted store, as the user gives it to the store: 256 bits. No text form but ``text`` shows
+    it."""
 
     secret: bytes = field(repr=False)
 

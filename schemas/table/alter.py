@@ -138,7 +138,8 @@ class SplitPartition(Message, frozen=True, extra="forbid"):
 
 
 class RenameTable(Message, frozen=True, extra="forbid"):
-    """Rename the table. With ``replaces`` it takes the place of the table of that id, which has the new name."""
+    """A step that renames the table. With ``replaces`` it takes the place of the table of that id, which has the new
+    name."""
 
     op: Literal["rename"] = "rename"
     to: str

@@ -24,7 +24,7 @@ def is_of_feed(name: str) -> bool:
 
 
 def listed(names: Names) -> list[str]:
-    """Return names of columns as a list; one name is a list of one."""
+    """Return names of a table's columns as a list; one name is a list of one."""
     return [names] if isinstance(names, str) else list(names)
 
 

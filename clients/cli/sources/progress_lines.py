@@ -18,7 +18,8 @@ _MIB = 1 << 20
 
 
 class ProgressLines:
-    """The lines about a source on standard error: one that changes on a terminal, one every few seconds elsewhere."""
+    """The lines that ``nyala mirror``, ``consume`` and ``follow`` write on standard error about their progress: one
+    that changes on a terminal, one every few seconds elsewhere."""
 
     def __init__(self, is_terminal: bool, is_quiet: bool) -> None:
         self._is_terminal = is_terminal

@@ -12,8 +12,8 @@ from typing import Any
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM call ``stop``, which ends the work after its current commit, and the second one
-    end it at once."""
+    """For a command that runs until it is stopped: let the first SIGINT or SIGTERM call ``stop``, which ends the work
+    after its current commit, and the second one end it at once."""
 
     def stopping(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)

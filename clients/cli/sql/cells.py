@@ -15,8 +15,8 @@ _NANOSECONDS = 1_000_000_000
 
 
 def holdable(reader: pa.RecordBatchReader, form: SqlForm) -> pa.RecordBatchReader:
-    """Return the rows of a query with text in place of what a form cannot hold: lists and structs as JSON, intervals as
-    in ``1 mon 2 days 03:00:00``."""
+    """Return the rows that ``nyala sql`` prints, with text in place of what a form cannot hold: lists and structs as
+    JSON, intervals as in ``1 mon 2 days 03:00:00``."""
     written = {place: write for place, kind in enumerate(reader.schema.types) if (write := _writer(kind, form))}
     if not written:
         return reader

@@ -11,7 +11,7 @@ from ....schemas.phrases import perhaps
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """A backslash command."""
+    """A backslash command of the shell ``nyala sql``."""
 
     name: str
     argument: str
@@ -35,7 +35,8 @@ COMMANDS: Mapping[str, ShellCommand] = {
 
 
 def read_command(text: str) -> tuple[ShellCommand, str]:
-    """Return a backslash command and what stands after it, without quotes; a semicolon at its end means nothing.
+    """Return a backslash command of the shell ``nyala sql`` and what stands after it, without quotes; a semicolon at
+    its end means nothing.
 
     Raises:
         InvalidArgumentError: there is no such command, or its argument is missing or one too many.

@@ -33,8 +33,8 @@ _STAY_SECONDS = 5.0
 
 
 class StoreNames:
-    """The names of a store's tables and their columns. They are asked for when one is needed, and again some seconds
-    later; a store that does not answer has none."""
+    """The names of a store's tables and columns that the shell ``nyala sql`` completes. They are asked for when one is
+    needed, and again some seconds later; a store that does not answer has none."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -64,8 +64,8 @@ class StoreNames:
 
 
 def completed(text: str, after: str, names: StoreNames) -> tuple[str, list[str]]:
-    """Return the word at the end of ``text`` that is being typed, and what may stand in its place; ``after`` is the
-    rest of the statement, whose tables count, too."""
+    """Return the word that a user of the shell ``nyala sql`` is typing at the end of ``text``, and what may stand in
+    its place; ``after`` is the rest of the statement, whose tables count, too."""
     line = text.rpartition("\n")[2].lstrip()
     if line.startswith("\\"):
         return _command(line, names)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class SqlForm(StrEnum):
-    """The form of the rows of a statement."""
+    """The form in which ``nyala sql`` writes the rows of a statement."""
 
     TABLE = "table"
     """A table on a terminal; elsewhere a line of column names and tab-separated cells."""

@@ -25,8 +25,8 @@ _WITH_PATH = ("\\i ", "\\o ")
 
 
 def interact(shell: Shell, name: str) -> None:
-    """Read statements from the terminal and run them, until the user leaves. ``name`` is the store's, for the
-    prompt."""
+    """Run the shell ``nyala sql``: read statements from the terminal and run them, until the user leaves. ``name`` is
+    the store's, for the prompt."""
     session = _prompt_session(shell, name)
     while True:
         try:
@@ -46,8 +46,8 @@ def interact(shell: Shell, name: str) -> None:
 
 
 def history_file() -> Path:
-    """Return the file that keeps what is typed: ``nyala/sql_history`` in ``XDG_STATE_HOME``, else in
-    ``~/.local/state``."""
+    """Return the file that keeps what is typed in the shell ``nyala sql``: ``nyala/sql_history`` in ``XDG_STATE_HOME``,
+    else in ``~/.local/state``."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "nyala" / "sql_history"
 
@@ -98,7 +98,7 @@ def _keys() -> KeyBindings:
 
 
 class StatementCompleter(Completer):
-    """Completes the word before the cursor, for prompt-toolkit."""
+    """Completes the word before the cursor of the shell ``nyala sql``, for prompt-toolkit."""
 
     def __init__(self, names: StoreNames) -> None:
         self._names = names

@@ -19,7 +19,8 @@ _FRAME = 3
 
 
 def show_rows(reader: pa.RecordBatchReader) -> str:
-    """Show the first rows of a reader, with as many columns as fit; return in words how many that were."""
+    """Show the first rows of a statement on the screen of ``nyala sql``, with as many columns as fit; return in words
+    how many that were."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -43,7 +44,7 @@ def show_rows(reader: pa.RecordBatchReader) -> str:
 
 
 def say(text: str) -> None:
-    """Show a remark below rows."""
+    """Show a remark below the rows that ``nyala sql`` shows."""
     from rich.console import Console
 
     Console().print(f"({text})", style="dim", highlight=False, markup=False)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScriptPart:
-    """A statement without its semicolon, or a backslash command, and where it begins; lines and columns count from
-    1."""
+    """A part of a script of ``nyala sql``: a statement without its semicolon, or a backslash command, and where it
+    begins; lines and columns count from 1."""
 
     text: str
     line: int
@@ -28,7 +28,7 @@ class ScriptPart:
 
 
 def script_parts(text: str) -> Iterator[ScriptPart]:
-    """Yield the parts of a script. Semicolons and backslashes in quotes and comments part nothing.
+    """Yield the parts of a script of ``nyala sql``. Semicolons and backslashes in quotes and comments part nothing.
 
     A backslash command is the first word of its line, and ends the statement before it.
 
@@ -48,7 +48,8 @@ def script_parts(text: str) -> Iterator[ScriptPart]:
 
 
 def is_whole(text: str) -> bool:
-    """Return whether what a person has typed can run: it ends with a semicolon or a backslash command, or is empty."""
+    """Return whether what a user of the shell ``nyala sql`` has typed can run: it ends with a semicolon or a backslash
+    command, or is empty."""
     before, _, last = text.rstrip().rpartition("\n")
     if last.lstrip().startswith("\\"):
         return _is_closed(before)

@@ -30,12 +30,12 @@ _PLACE = re.compile(r"\bat line (\d+), column (\d+)")
 
 
 class LeaveShell(Exception):
-    """Ends the shell, as ``\\q`` asks."""
+    """Ends the shell ``nyala sql``, as ``\\q`` asks."""
 
 
 class Shell:
-    """Runs statements on a database, in one session of it. Close it, or use it as a context manager; the database stays
-    open."""
+    """Runs the statements and backslash commands of ``nyala sql`` on a database, in one session of it. Close it, or use
+    it as a context manager; the database stays open."""
 
     def __init__(
         self,
@@ -188,7 +188,8 @@ _ACTIONS = {
 
 
 def read_script(path: Path) -> str:
-    """Return the text of a script. Raises InvalidArgumentError: it is not text in UTF-8; and OSError."""
+    """Return the text of a script of ``nyala sql``. Raises InvalidArgumentError: it is not text in UTF-8; and
+    OSError."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class RowSink:
-    """Writes the rows of one statement after the other in a form: to standard output, or to a file, which is created
-    with the first rows."""
+    """Writes the rows that ``nyala sql`` gets, those of one statement after the other in a form: to standard output, or
+    to a file, which is created with the first rows."""
 
     def __init__(self, form: SqlForm | None = None, path: Path | None = None) -> None:
         """Raises InvalidArgumentError: the form needs a file, or is not that of the file's suffix."""

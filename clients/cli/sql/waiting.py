@@ -20,8 +20,8 @@ _AFTER_SECONDS = 1.0
 
 
 class StatementProgress:
-    """Shows on standard error, if that is a terminal, how long a statement has run and how many rows were read of it,
-    from its second second on. A context manager."""
+    """Shows on standard error, if that is a terminal, how long a statement of ``nyala sql`` has run and how many rows
+    were read of it, from its second second on. A context manager."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -28,7 +28,7 @@ _BY_SUFFIX = {suffix: name for name, suffixes in FORMATS.items() for suffix in s
 
 
 class ReadOptions(BaseModel, frozen=True, extra="forbid"):
-    """How a load reads files; most of it is for CSV and TSV."""
+    """The options by which a load reads files; most of them are for CSV and TSV."""
 
     format: str | None = None
     """One of ``FORMATS``; None: by each file's suffix."""

@@ -53,7 +53,7 @@ _SCHEMA = pa.schema(
 
 
 class FileState(StrEnum):
-    """The outcome of a file."""
+    """The outcome of a file that the job which follows a folder has loaded."""
 
     LOADED = "loaded"
     REFUSED = "refused"
@@ -62,7 +62,7 @@ class FileState(StrEnum):
 
 
 class FollowedFile(Message, frozen=True):
-    """A file that was followed: a row of the table ``nyala_files``."""
+    """A file that the job which follows a folder has loaded: a row of the table ``nyala_files``."""
 
     target: str
     """The table."""
@@ -86,7 +86,7 @@ class FollowedFile(Message, frozen=True):
 
 
 class FollowResult(BaseModel):
-    """The outcome of following a folder."""
+    """The outcome of the job that follows a folder and loads its files."""
 
     table: str
     loaded: int = 0

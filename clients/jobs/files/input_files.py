@@ -119,7 +119,7 @@ def input_files(
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """A file that is there, before anybody looks into it."""
+    """A file that a job may load, before anybody looks into it."""
 
     folder: Folder
     info: pafs.FileInfo
@@ -154,8 +154,8 @@ class SeenFile:
 
 
 def seen_files(folder: Folder) -> list[SeenFile]:
-    """Return the files in a folder and below it, none if it does not exist. Names that begin with ``_`` or ``.`` are
-    ignored."""
+    """Return the files that a job may load: those in a folder and below it, none if it does not exist. Names that begin
+    with ``_`` or ``.`` are ignored."""
     selector = pafs.FileSelector(folder.path, allow_not_found=True, recursive=True)
     return [SeenFile(folder, info) for info in _files_in(folder.files.get_file_info(selector))]
 

@@ -45,7 +45,8 @@ def file_count(target: Target, runs: Sequence[ScratchRun]) -> int:
 
 
 def number_files(target: Target, runs: Sequence[ScratchRun]) -> dict[int, tuple[int, list[ScratchRun]]]:
-    """Return by tablet id the number of its first file in an import, and its runs: the tasks of the second stage.
+    """Number the files of an import: return by tablet id the number of its first file in an import, and its runs: the
+    tasks of the second stage.
 
     Raises:
         InvalidArgumentError: the import would have too many files.

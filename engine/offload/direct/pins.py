@@ -62,17 +62,17 @@ class Pins:
 
 
 def no_kept_pin(pin_id: str) -> NotFoundError:
-    """Return the error for a pin that is not kept."""
+    """Return the error for a pin that no store keeps."""
     return NotFoundError(f"there is no pin {pin_id!r}: `nyala pin list` shows all pins")
 
 
 def too_old(snapshot: int, table: str) -> SnapshotTooOldError:
-    """Return the error for a snapshot before the history of a table."""
+    """Return the error for a pin of a snapshot before the history of a table."""
     return SnapshotTooOldError(f"snapshot {snapshot} is older than the history that table {table!r} keeps")
 
 
 def keeps_being_altered(what: str) -> UnavailableError:
-    """Return the error after the last attempt; ``what`` keeps being altered."""
+    """Return the error of the last attempt to pin ``what``, which keeps being altered."""
     return UnavailableError(f"{what} being altered: try again later", 1.0)
 
 

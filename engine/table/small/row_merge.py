@@ -32,7 +32,7 @@ def combines_of(version: TableVersion, names: Collection[str]) -> dict[int, Comb
 
 
 def merged(before: RawCell, cell: RawCell, combine: Combine) -> RawCell:
-    """Return two cells as one; a NULL leaves the other."""
+    """Merge two raw cells by a rule of the plan lane; a NULL leaves the other."""
     return cell if before is None else before if cell is None else combine(before, cell)
 
 

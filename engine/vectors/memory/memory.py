@@ -60,7 +60,7 @@ def give_back() -> None:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return the address in memory of the first byte of ``array``, which must be contiguous and outlive the use.
+    """Return where in memory the first byte of ``array`` lies, which must be contiguous and outlive the use.
 
     Six times faster than ``array.ctypes.data``. Raises ValueError if the array is not contiguous.
     """
@@ -68,10 +68,10 @@ def address_of(array: np.ndarray) -> int:
 
 
 def address_or_0(array: np.ndarray | None) -> int:
-    """Return the address in memory of an array, 0 of none: as kernels take the flags of NULLs."""
+    """Return where in memory an array lies, 0 of none: as kernels take the flags of NULLs."""
     return 0 if array is None else address_of(array)
 
 
 def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the address in memory of each array (int64), for kernels that take many."""
+    """Return where in memory each array lies (int64), for kernels that take many."""
     return np.array([address_of(array) for array in arrays], np.int64)
