@@ -30,6 +30,7 @@ from .fs import FileSystem, LocalFileSystem
 from .fs.failures import named
 from .fs.far import FarFileSystem
 from .home.directory import DirectoryHome
+from .home.holding import Answer, Asked, Holding, held_answer, held_verb, verb
 from .home.home import Home, Opening
 from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
@@ -42,7 +43,6 @@ from .manifest.damage import DamageRegistry
 from .manifest.manifest import CleanStopEntry
 from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
-from .mvcc.holding import Answer, Asked, Holding, held_answer, held_verb, verb
 from .offload.bulk.commit import Importer
 from .offload.bulk.imports import Imports, Storage
 from .offload.direct import directory_pins
