@@ -10,7 +10,7 @@ from typing import Any
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import ScanPlan
+from ...schemas.rows.scan_plan import ScanPlan
 from .definitions import half_altered
 from .servers import Servers
 from .tablet_locations import incomplete

@@ -18,6 +18,7 @@ from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
 from ...schemas.rows.batches import begun
 from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.scan_plan import ScanPlan
 from ...schemas.rows.statement import Statement
 from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import CommitMode, WriteCommand, WriteResult
@@ -25,7 +26,6 @@ from ...schemas.store.description import (
     ColumnStats,
     DroppedTable,
     Health,
-    ScanPlan,
     TableDescription,
     TableStats,
     TabletMap,

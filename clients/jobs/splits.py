@@ -18,7 +18,8 @@ from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import ConflictError, InvalidArgumentError
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import ScanSplit, TabletMap
+from ...schemas.rows.scan_plan import ScanSplit
+from ...schemas.store.description import TabletMap
 from ...schemas.table.partition_schema import PartitionSchema, TabletPartition
 
 SPLIT_BYTES = 64 * 1024 * 1024

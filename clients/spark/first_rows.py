@@ -8,7 +8,7 @@ limit.
 from __future__ import annotations
 
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import ScanSplit
+from ...schemas.rows.scan_plan import ScanSplit
 from .server import ServerOptions
 
 _SPLITS_A_TABLET = 4

@@ -17,7 +17,8 @@ from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.phrases import perhaps
 from ...schemas.protocol.service import ScanStream, StoreService
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import ScanPlan, TableDescription
+from ...schemas.rows.scan_plan import ScanPlan
+from ...schemas.store.description import TableDescription
 from .change.changes import Changes
 from .change.conflicts import TURNS, Turns
 from .change.dialect import NyalaSql

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...schemas.protocol.service import ScanStream
+    from ...schemas.rows.scan_plan import ScanPlan
     from ...schemas.store.description import (
         DroppedTable,
         Health,
-        ScanPlan,
         TableDescription,
         TableStats,
         TabletMap,

@@ -27,10 +27,10 @@ from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import CorruptionError, UnavailableError, UnreadableFileError
 from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.scan_plan import ScanPlan
 from ...schemas.store.description import (
     DamagedFile,
     DroppedTable,
-    ScanPlan,
     TableDescription,
     TableStats,
     TabletMap,

@@ -11,7 +11,7 @@ from ...schemas.errors import InvalidArgumentError, NotFoundError, PermissionDen
 from ...schemas.protocol.command import InfoMetadata, table_of
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import ScanPlan, ScanSplit
+from ...schemas.rows.scan_plan import ScanPlan, ScanSplit
 from ..security.guarded_store import GuardedStore
 from ..settings.config import ServerConfig
 from .get import scan_spec

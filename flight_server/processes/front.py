@@ -15,7 +15,8 @@ from ...clients.flight.store import FlightStore
 from ...schemas.errors import WrongServerError
 from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import Health, ScanPlan
+from ...schemas.rows.scan_plan import ScanPlan
+from ...schemas.store.description import Health
 from ...schemas.store.metrics import Metrics, each_of, gauge, joined, merged
 from ...schemas.table.partition_schema import TabletPartition
 

@@ -27,11 +27,12 @@ from ...schemas.protocol.service import (
 from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
 from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.scan_plan import ScanPlan
 from ...schemas.rows.statement import Statement, StatementKind, without_keys
 from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import WriteCommand, WriteResult
 from ...schemas.rows.writer_name import is_owned, owned
-from ...schemas.store.description import Health, ScanPlan, TableDescription, TableStats
+from ...schemas.store.description import Health, TableDescription, TableStats
 from ...schemas.store.grants import Grant, GrantChange, Privilege, no_table
 from ...schemas.store.pins import KeptPin
 from ...schemas.store.placement import Placement

@@ -33,7 +33,8 @@ from ...schemas.protocol.service import GrantKeeper, KeyReader, RowWriter, ScanS
 from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import ScanPlan, TableDescription, TabletMap
+from ...schemas.rows.scan_plan import ScanPlan
+from ...schemas.store.description import TableDescription, TabletMap
 from ...schemas.store.moving import (
     HandedOver,
     MoveFetch,

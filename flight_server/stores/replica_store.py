@@ -19,7 +19,8 @@ from ...engine.replica.slots import SlotReplica
 from ...schemas.errors import UnavailableError
 from ...schemas.protocol.service import ScanStream, StoreService
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import Health, ScanPlan, TableDescription, TableStats, TabletMap
+from ...schemas.rows.scan_plan import ScanPlan
+from ...schemas.store.description import Health, TableDescription, TableStats, TabletMap
 from ...schemas.store.grants import Grant
 from ...schemas.store.whereabouts import Whereabouts
 from .absent_store import AbsentStore, Denied, ForOthers

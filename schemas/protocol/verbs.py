@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from ..rows.commits import CommitsBody, CommitsPage, commits_of, pages_of
 from ..rows.scan import ScanSpec
+from ..rows.scan_plan import ScanPlan
 from ..rows.statement import Statement
 from ..rows.transaction import TransactionAbort, TransactionCommit, TransactionResult
 from ..rows.write import WriteResult
@@ -18,7 +19,6 @@ from ..store.description import (
     DroppedTable,
     DroppedTables,
     Health,
-    ScanPlan,
     TableDescription,
     TableNames,
     TableStats,

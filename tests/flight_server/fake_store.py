@@ -23,14 +23,13 @@ from nyala.schemas.protocol.service import KeyReader, PendingResult, RowWriter, 
 from nyala.schemas.protocol.verb import Verb
 from nyala.schemas.protocol.verbs import Verbs
 from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.scan_plan import ScanPlan, ScanSplit
 from nyala.schemas.rows.statement import Statement
 from nyala.schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from nyala.schemas.rows.write import Durability, RowError, WriteCommand, WriteResult
 from nyala.schemas.store.description import (
     DroppedTable,
     Health,
-    ScanPlan,
-    ScanSplit,
     TableDescription,
     TableStats,
     TabletMap,

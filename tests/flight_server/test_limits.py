@@ -22,7 +22,7 @@ from nyala.schemas.protocol.request import check
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.protocol.verb import Kind
 from nyala.schemas.rows.scan import ScanSpec
-from nyala.schemas.store.description import ScanPlan
+from nyala.schemas.rows.scan_plan import ScanPlan
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
 from tests.flight_server.serve_fake import SlowStore

@@ -14,7 +14,8 @@ import pyarrow.fs as fs
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.rows.scan import ScanSpec
-from ....schemas.store.description import ScanSplit, TableDescription
+from ....schemas.rows.scan_plan import ScanSplit
+from ....schemas.store.description import TableDescription
 from .begun import BegunPart, BegunRead
 from .parts import PushedPart, conjuncts, part_of
 from .pushed import PushedFilter, pushed_of

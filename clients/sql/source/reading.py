@@ -15,7 +15,7 @@ import pyarrow as pa
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.service import ScanStream
 from ....schemas.rows.scan import ScanSpec
-from ....schemas.store.description import ScanPlan
+from ....schemas.rows.scan_plan import ScanPlan
 from .begun import BegunPart
 from .pushed import PushedFilter, one_nan
 

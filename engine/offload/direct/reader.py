@@ -12,7 +12,7 @@ from ....schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ....schemas.limits.budget import Budget, BudgetShare
 from ....schemas.protocol.service import ScanStream
 from ....schemas.rows.scan import ScanSpec
-from ....schemas.store.description import ScanPlan
+from ....schemas.rows.scan_plan import ScanPlan
 from ....schemas.store.direct import PinnedIn, PinnedTable
 from ....schemas.table.table import TableOptions
 from ...bucket import Bucket

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....schemas.rows.prune_count import PruneCount
-from ....schemas.store.description import ScanSplit
+from ....schemas.rows.scan_plan import ScanSplit
 from ....schemas.table.table import TableSchema
 from ...filter.compiled import described
 from ...filter.prune import ALL_KEYS

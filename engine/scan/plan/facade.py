@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ....schemas.limits.budget import Budget
 from ....schemas.protocol.sorting import unsorted
 from ....schemas.rows.scan import ScanSpec
-from ....schemas.store.description import ScanPlan
+from ....schemas.rows.scan_plan import ScanPlan
 from ...filter.compiled import FilterCache
 from ...manifest.damage import DamageRegistry
 from ...mvcc.mvcc import MvccManager

@@ -21,7 +21,7 @@ from ....schemas.limits.share import most_greedy
 from ....schemas.protocol.request import owner
 from ....schemas.protocol.service import Marked
 from ....schemas.rows.scan import ChangeSpec, ScanSpec
-from ....schemas.store.description import ScanSplit
+from ....schemas.rows.scan_plan import ScanSplit
 from ... import threads
 from ...fs.low_water import LowWater
 from ...options import StoreOptions
