@@ -192,8 +192,8 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
         most = 1e3 * self.lease_seconds / 5
         if self.log_linger_ms > most:
             raise ValueError(
-                f"log_linger_ms={self.log_linger_ms:g} is more than a fifth of lease_seconds={self.lease_seconds:g}, "
-                f"{most:g} ms: the lease would run out while the log waits"
+                f"log_linger_ms={self.log_linger_ms:g} would let the lease run out while the log waits: give at most "
+                f"{most:g}, a fifth of lease_seconds={self.lease_seconds:g}"
             )
         return self
 

@@ -348,4 +348,6 @@ def check_tables(tables: Sequence[SourceTable]) -> None:
         if len(names) > 1:
             raise InvalidArgumentError(f"{' and '.join(names)} would both be {target!r}: name one of them with --as")
         if target == POSITIONS:
-            raise InvalidArgumentError(f"{POSITIONS!r} has the positions of sources: name {names[0]} with --as")
+            raise InvalidArgumentError(
+                f"{names[0]} would be {POSITIONS!r}, which has the positions of sources: name it with --as"
+            )

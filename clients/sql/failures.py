@@ -52,7 +52,7 @@ def failure(error: BaseException, columns: Iterable[str], functions: Iterable[st
         what = f" in {operator[1]}" if operator else ""
         return UnavailableError(
             f"the statement needs more memory{what} than the {memory_bytes:,} bytes of sql_memory_bytes: select fewer "
-            "rows or columns, or raise it"
+            "rows or columns, or raise the limit"
         )
     return InvalidArgumentError(f"the statement cannot be run: {_plain(text)}")
 

@@ -43,7 +43,7 @@ def shown(store: StoreService, tree: exp.Expr) -> pa.Table:
     """Answer the SQL statement SHOW TABLES. Raises InvalidArgumentError for all else."""
     words = tree.expression.name.lower().split() if tree.args.get("expression") else []
     if words != ["tables"]:
-        raise InvalidArgumentError("SHOW TABLES is the only SHOW; information_schema tells more")
+        raise InvalidArgumentError("only SHOW TABLES is possible: query information_schema for the rest")
     return pa.table({"table_name": pa.array(store.tables(), _TEXT)})
 
 

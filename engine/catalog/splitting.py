@@ -90,7 +90,9 @@ def _split(table: Table, state: TableState, tablet_splits: Sequence[TabletSplit]
             if all(tablet_split.is_ready(little) for tablet_split in tablet_splits):
                 _put_in_place(table, version, tablet_splits, environment)
                 return
-    raise UnavailableError("writes to the tablet outpace its split; try again later")
+    raise UnavailableError(
+        f"table {table.name!r} is written to faster than its tablet can be split: try again when fewer rows come"
+    )
 
 
 def _split_version(table: Table, state: TableState, tablet_splits: Sequence[TabletSplit]) -> TableVersion:

@@ -154,7 +154,7 @@ def unpack_footer(path: str, size: int, read: Read, file_id: int) -> tuple[Foote
     offset = end - trailer.stored_length
     stored = tail[offset - first : end - first].data if offset >= first else read(offset, end - offset).data
     if page_crc(file_id, offset, stored) != trailer.footer_crc:
-        raise CorruptionError(path, offset, "checksum of the footer")
+        raise CorruptionError(path, offset, "the checksum of the footer is wrong")
     try:
         footer = Footer.model_validate_json(_decompressed(trailer, stored))
     except (ValidationError, zstandard.ZstdError) as error:

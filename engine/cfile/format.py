@@ -217,7 +217,7 @@ class Trailer(NamedTuple):
 def _check_crc(path: str, offset: int, data: memoryview, expected: int, what: str) -> None:
     found = zlib.crc32(data)
     if found != expected:
-        raise CorruptionError(path, offset, f"checksum of the {what}: {expected:#010x} stored, {found:#010x} found")
+        raise CorruptionError(path, offset, f"the checksum of the {what} is wrong: {found:#010x}, not {expected:#010x}")
 
 
 def _check_version(path: str, version: int) -> None:

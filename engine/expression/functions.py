@@ -155,7 +155,7 @@ def _substring(of: Evaluator, args: Sequence[Expr]) -> Value:
         return pc.utf8_slice_codeunits(text, max(first, 0))
     length = _whole(args[2], "SUBSTR")
     if length < 0:
-        raise InvalidArgumentError("SUBSTR takes a length that is not negative")
+        raise InvalidArgumentError(f"the length in SUBSTR is {length}: it must not be negative")
     return pc.utf8_slice_codeunits(text, max(first, 0), max(first + length, 0))
 
 

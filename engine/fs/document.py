@@ -36,7 +36,7 @@ def unpack(document: bytes, path: str, magic: bytes, version: int, what: str) ->
     found, written, length, crc = HEADER.unpack_from(document)
     body = document[HEADER.size :]
     if zlib.crc32(body, zlib.crc32(document[: HEADER.size - 4])) != crc or length != len(body):
-        raise CorruptionError(path, 0, f"checksum of the {what}")
+        raise CorruptionError(path, 0, f"the checksum of the {what} is wrong")
     if found != magic:
         raise CorruptionError(path, 0, f"this is not a {what}")
     if written != version:

@@ -48,5 +48,6 @@ class ReplicatedMvcc(MvccManager):
         with self._advanced:
             if not self._advanced.wait_for(lambda: self._readable_up_to >= timestamp, seconds):
                 raise UnavailableError(
-                    f"timestamp {timestamp} is later than the part of the log that this replica has read"
+                    f"timestamp {timestamp} is later than what this replica has read of the log: try again later, or "
+                    "ask the process that has the store"
                 )

@@ -110,11 +110,11 @@ def verify_rows(rowset: DiskRowSet) -> None:
             check_encoded_rows(rows)
             parts = decode_rows(rows, columns)
         except CorruptPageError as error:
-            raise CorruptionError(rowset.path, 0, f"the whole rows from {first} on: {error}") from error
+            raise CorruptionError(rowset.path, 0, f"the copies of whole rows, from row {first} on: {error}") from error
         for stream, cells in zip(streams, parts, strict=True):
             expected = stream.read(first, last)
             if not _are_same(cells, expected if present is None else expected.take(present)):
-                where = f"the whole rows from {first} on"
+                where = f"the copies of whole rows, from row {first} on,"
                 raise CorruptionError(rowset.path, 0, f"{where} differ from the cells of column {stream.key.column_id}")
 
 

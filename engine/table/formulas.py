@@ -106,7 +106,7 @@ def default_formulas(schema: TableSchema) -> dict[int, Formula]:
             raise InvalidArgumentError(f"{what} cannot name {EXCLUDED}: no row is there yet")
         for name in sorted(formula.own):
             if name == column.name or schema.by_name[name].default_expression is not None:
-                raise InvalidArgumentError(f"{what} names {name!r}, which has one itself: name other columns")
+                raise InvalidArgumentError(f"{what} names {name!r}, which is computed too: name other columns")
         formulas[column.id] = formula
     return formulas
 
@@ -215,5 +215,5 @@ def _new(tree: Expr) -> frozenset[str]:
             case _:
                 continue
     if named != len(fields):
-        raise InvalidArgumentError(f"name a column of the row that comes, as in {EXCLUDED}.views")
+        raise InvalidArgumentError(f"name a column of the new row, as in {EXCLUDED}.views")
     return frozenset(fields)

@@ -264,7 +264,10 @@ class Tablet:
         if moment is None:
             return None
         if moment < self.version.history_floor:
-            raise SnapshotTooOldError(f"if_timestamp {moment} is older than the history that the table keeps")
+            raise SnapshotTooOldError(
+                f"if_timestamp {moment} is older than the history that the table keeps: read the rows again, and take "
+                "their newer timestamp"
+            )
         return lambda locations: self.changed_after(locations, moment)
 
     def changed_after(self, locations: np.ndarray, moment: int) -> np.ndarray:

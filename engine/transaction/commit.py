@@ -273,8 +273,8 @@ def _check_same(table: Table, table_id: int | None) -> None:
     """Raise ConflictError if a table is not the one that is meant; None means any."""
     if table_id not in (None, table.table_id):
         raise ConflictError(
-            f"table {table.name!r} was renamed or dropped after this began, and another table has its name now: "
-            "nothing was applied; run it again"
+            f"table {table.name!r} was renamed or dropped during the request, and another table has its name now: "
+            "nothing was applied; send the request again"
         )
 
 

@@ -60,8 +60,8 @@ def check_empty(servers: Servers, gone: Sequence[str]) -> None:
                 continue
             if has_part:
                 raise ConflictError(
-                    f"table {table!r} has changed meanwhile: {name} has a tablet that would be lost with "
-                    f"{', '.join(gone)}; start again with the same number of processes"
+                    f"table {table!r} has changed meanwhile, and {name} has a tablet that would be lost without "
+                    f"{', '.join(gone)}: start again with the same number of processes"
                 )
 
 

@@ -322,7 +322,7 @@ class SqlFront:
         if name == "EndTransaction":
             self._statements.end(message.transaction_id, message.action == 1, call)
             return []
-        raise InvalidArgumentError(f"this server has no {name}")
+        raise InvalidArgumentError(f"this server does not take Flight SQL's {name}")
 
     def _prepare(self, context: fl.ServerCallContext, message: Any, call: Call) -> bytes:
         transaction = _optional(message, "transaction_id")

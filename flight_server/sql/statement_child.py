@@ -106,7 +106,7 @@ class ChildHandle:
                 if time.monotonic() >= end:
                     raise UnavailableError(
                         f"the statement takes more than {seconds:g} seconds (sql_timeout_seconds): select fewer rows, "
-                        "or raise it"
+                        "or raise the limit"
                     )
                 if not self._channel.has_frame(min(_LOOK_SECONDS, pause_seconds())):
                     check()
@@ -176,7 +176,7 @@ class ChildHandle:
             self.kill()
             raise UnavailableError(
                 f"the statement spills more than {self._spill_bytes:,} bytes (sql_spill_bytes) and was ended: select "
-                "fewer rows or columns, or raise it"
+                "fewer rows or columns, or raise the limit"
             )
 
     def _resident_bytes(self) -> int:
@@ -188,7 +188,7 @@ class ChildHandle:
     def _too_large(self) -> UnavailableError:
         return UnavailableError(
             f"the statement needs more than {self._memory_bytes:,} bytes (sql_memory_bytes and sql_leaf_bytes) and was "
-            "ended: select fewer rows or columns, or raise them"
+            "ended: select fewer rows or columns, or raise these limits"
         )
 
     def _gone(self) -> StoreError:

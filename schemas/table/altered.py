@@ -101,7 +101,7 @@ def _drop_column(state: TableState, step: alter.DropColumn, limits: Limits) -> T
 def _rename_column(state: TableState, step: alter.RenameColumn, limits: Limits) -> TableState:
     column = state.schema.column(step.name)
     if column == state.schema.auto_incrementing:
-        raise InvalidArgumentError(f"column {step.name!r} belongs to the store and cannot be renamed")
+        raise InvalidArgumentError(f"column {step.name!r} is filled in by the store and cannot be renamed")
     if column == state.schema.filled:
         raise InvalidArgumentError(f"column {step.name!r} says when rows were written: set ttl to None first")
     if step.to != step.name:

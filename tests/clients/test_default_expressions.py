@@ -172,7 +172,7 @@ def options_of(text: str) -> dict[str, Any]:
     ("attempt", "why"),
     [
         (options_of("nothing * 2"), "there is no column 'nothing'"),
-        (options_of("total + 1"), "names 'total', which has one itself"),
+        (options_of("total + 1"), "names 'total', which is computed too"),
         (options_of("excluded.price"), "no row is there yet"),
         (options_of("price +"), "expected a literal or a column"),
         (options_of("'text'"), "cannot be stored as double"),
@@ -180,7 +180,7 @@ def options_of(text: str) -> dict[str, Any]:
         (options_of("'" + "x" * 5_000 + "'"), "more than 4,096 bytes"),
         ({"total": nyala.ColumnOptions(default_expression="price", write_default=1.0)}, "leave one out"),
         ({"k": nyala.ColumnOptions(default_expression="1")}, "part of the primary key"),
-        ({**OPTIONS, "price": nyala.ColumnOptions(default_expression="k")}, "names 'price', which has one itself"),
+        ({**OPTIONS, "price": nyala.ColumnOptions(default_expression="k")}, "names 'price', which is computed too"),
     ],
 )
 def test_wrong_expressions_are_refused(db: Database, attempt: dict[str, Any], why: str) -> None:

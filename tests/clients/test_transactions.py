@@ -244,9 +244,9 @@ def test_a_table_that_gets_the_name_of_another_is_not_taken_for_it(db: Database)
     with pytest.raises(NotFoundError, match="'t'"):
         put("t", "b")
     new.alter().rename("t").apply()
-    with pytest.raises(ConflictError, match="'t' was renamed or dropped after this began"):
+    with pytest.raises(ConflictError, match="'t' was renamed or dropped during the request"):
         put("t", "b")
-    with pytest.raises(ConflictError, match="'t' was renamed or dropped after this began"):
+    with pytest.raises(ConflictError, match="'t' was renamed or dropped during the request"):
         committed(db, "T", "a", truncate=["t"], table_ids={"t": old_id})
     assert read(db.table("t")) == [(1, "new", 1)] and put("old", "b") == 1
     result = committed(db, "T", "a", "b", truncate=["old"], table_ids={"old": old_id})

@@ -33,7 +33,7 @@ class StreamTable:
         """Return the changes of messages about its rows.
 
         Raises:
-            SourceChangedError: a value has no place in the type of its column.
+            SourceChangedError: a value does not fit the type of its column.
         """
         tuples = read_tuples(messages, len(self.columns), self.key)
         arrays, absent = [], {}

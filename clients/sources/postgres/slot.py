@@ -55,7 +55,7 @@ def check_server(cursor: Any) -> None:
         )
     if encoding == "SQL_ASCII":
         raise InvalidArgumentError(
-            "the database has the encoding SQL_ASCII: text in no known encoding has no place here"
+            "the database has the encoding SQL_ASCII, so the encoding of its text is unknown: mirror a database in UTF8"
         )
     if is_standby:
         raise InvalidArgumentError("this PostgreSQL is a standby: mirror from its primary")

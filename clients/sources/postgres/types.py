@@ -131,7 +131,7 @@ def cells_of_text(text: pa.Array, oid: int, word: str, table: str, column: str) 
     """Return cells of the store from the text that PostgreSQL writes them as; NULL stays NULL.
 
     Raises:
-        SourceChangedError: a value has no place in the store's type, such as the numeric NaN and the date infinity.
+        SourceChangedError: a value does not fit the store's type, such as the numeric NaN and the date infinity.
     """
     kind = LogicalType.parse(word)
     try:
@@ -141,12 +141,12 @@ def cells_of_text(text: pa.Array, oid: int, word: str, table: str, column: str) 
             return pa.ListArray.from_arrays(offsets, cells, type=kind.arrow, mask=nulls)
         return _cast(text, oid, kind.arrow)
     except (pa.ArrowInvalid, ValueError) as error:
-        raise _without_place(table, column, word, str(error).partition("\n")[0][:200]) from None
+        raise _not_fitting(table, column, word, str(error).partition("\n")[0][:200]) from None
 
 
-def _without_place(table: str, column: str, word: str, why: str) -> SourceChangedError:
+def _not_fitting(table: str, column: str, word: str, why: str) -> SourceChangedError:
     return SourceChangedError(
-        f"{table}: a value of the column {column!r} has no place in the type {word} ({why}); all transactions "
+        f"{table}: a value of the column {column!r} does not fit the type {word} ({why}); all transactions "
         "before it are applied: correct the value in the source, and copy the tables again with --again"
     )
 
@@ -175,7 +175,7 @@ def _check_years(cells: pa.ChunkedArray, word: str, table: str, column: str) -> 
     first, last = (moment // (DAY_MICROSECONDS if is_date else 1) for moment in (FIRST_MICROSECOND, LAST_MICROSECOND))
     bounds = pc.min_max(cells.cast(pa.int32() if is_date else pa.int64())).as_py()
     if bounds["min"] is not None and not first <= bounds["min"] <= bounds["max"] <= last:
-        raise _without_place(table, column, word, "infinity, or a year that is not between 1 and 9999")
+        raise _not_fitting(table, column, word, "infinity, or a year that is not between 1 and 9999")
 
 
 def _cast(text: pa.Array, oid: int, kind: pa.DataType) -> pa.Array:

@@ -40,7 +40,7 @@ def merge(tree: exp.Merge, target: ChangeTarget, reading: Reading) -> Work:
     """Return what a MERGE has to write.
 
     Raises:
-        InvalidArgumentError: the statement is wrong, a value does not fit, or a row meets several of the source.
+        InvalidArgumentError: the statement is wrong, a value does not fit, or a row matches several of the source.
     """
     refuse_others(tree, _TAKEN, KIND)
     alias = alias_of(tree.this)

@@ -48,9 +48,7 @@ def refuse_statement(tree: exp.Expr) -> NoReturn:
         kind = rest[0].upper() if rest else "IT"
         if kind != "TABLE":
             refuse_kind(word, kind)
-        raise InvalidArgumentError(
-            f"{word} TABLE is not possible in this form: see the documentation for the forms that are"
-        )
+        raise InvalidArgumentError(f"{word} TABLE is not possible in this form: docs/sql.md lists the forms")
     if isinstance(tree, exp.Transaction | exp.Commit | exp.Rollback):
         raise InvalidArgumentError(f"{word} is for a connection, which has the transaction: it is no change by itself")
     advice = _STATEMENTS.get(word, "known are INSERT, UPDATE, DELETE, MERGE, TRUNCATE, and CREATE, ALTER, DROP TABLE")

@@ -24,7 +24,7 @@ def update(tree: exp.Update, target: ChangeTarget, reading: Reading) -> Work:
     """Return what an UPDATE has to write.
 
     Raises:
-        InvalidArgumentError: the statement is wrong, a value does not fit, or a row meets several others of FROM.
+        InvalidArgumentError: the statement is wrong, a value does not fit, or a row matches several others of FROM.
     """
     refuse_others(tree, TAKEN[UPDATE], UPDATE)
     alias = alias_of(tree.this)
@@ -83,7 +83,7 @@ def refuse_several(keys: pa.Table, target: ChangeTarget, what: str) -> None:
     """Refuse the rows of an SQL statement whose keys occur several times.
 
     Raises:
-        InvalidArgumentError: a row of the target meets several rows of ``what``; the message names its key.
+        InvalidArgumentError: a row of the target matches several rows of ``what``; the message names its key.
     """
     counted = keys.group_by(keys.column_names).aggregate([([], "count_all")])
     if counted.num_rows == keys.num_rows:
@@ -91,6 +91,6 @@ def refuse_several(keys: pa.Table, target: ChangeTarget, what: str) -> None:
     first = next(row for row, count in enumerate(counted.column("count_all").to_pylist()) if count > 1)
     cells = ", ".join(f"{name}={counted.column(name)[first]}" for name in keys.column_names)
     raise InvalidArgumentError(
-        f"the row of table {target.name!r} with the key ({cells}) meets several rows of {what}: make these unique "
+        f"the row of table {target.name!r} with the key ({cells}) matches several rows of {what}: make these unique "
         "first; nothing was changed"
     )

@@ -114,7 +114,7 @@ class LeafReader:
         if read.table.since is not None:
             raise UnavailableError(
                 f"the changes of table {read.table.description.name!r} have more than the {self._leaf_bytes:,} "
-                "bytes of sql_leaf_bytes: ask for those of a shorter time, or raise it"
+                "bytes of sql_leaf_bytes: read a shorter time, or raise the limit"
             )
         read.streams = True
         if not (self._may_go_on and read.may_go_on):

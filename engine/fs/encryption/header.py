@@ -66,7 +66,7 @@ def open_header(keyring: Keyring, path: str, header: bytes) -> OpenedHeader:
         CorruptionError: it is not one of this store.
     """
     if len(header) < HEADER_BYTES or zlib.crc32(header[:-4]) != int.from_bytes(header[-4:], "little"):
-        raise CorruptionError(path, 0, "checksum of the head of an encrypted file")
+        raise CorruptionError(path, 0, "the checksum of the encrypted file's head is wrong")
     about, wrapped, zero, crc = _HEADER.unpack(header)
     magic, version, layout, piece, size, ring, number, _ = _ABOUT.unpack(about)
     if magic != MAGIC or version != _VERSION or layout not in (BLOCKS, RECORDS) or any(zero):

@@ -68,7 +68,9 @@ def no_kept_pin(pin_id: str) -> NotFoundError:
 
 def too_old(snapshot: int, table: str) -> SnapshotTooOldError:
     """Return the error for a pin of a snapshot before the history of a table."""
-    return SnapshotTooOldError(f"snapshot {snapshot} is older than the history that table {table!r} keeps")
+    return SnapshotTooOldError(
+        f"snapshot {snapshot} is older than the history that table {table!r} keeps: pin a later one"
+    )
 
 
 def keeps_being_altered(what: str) -> UnavailableError:

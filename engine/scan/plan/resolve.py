@@ -345,7 +345,9 @@ def pinned(spec: ScanSpec, tablets: list[Tablet], table: Table, request: ScanReq
     snapshot = request.oldest
     versions = [tablet.version for tablet in tablets]
     if not _is_empty(spec, request) and any(snapshot < version.history_floor for version in versions):
-        raise SnapshotTooOldError(f"snapshot {snapshot} is older than the history that table {table.name!r} keeps")
+        raise SnapshotTooOldError(
+            f"snapshot {snapshot} is older than the history that table {table.name!r} keeps: read at a later time"
+        )
     return versions
 
 

@@ -158,7 +158,7 @@ def _read_head(file: ReadableFile, path: str) -> tuple[PartInfo, int]:
     end = _HEAD.size + length
     body = read_exactly(file, path, _HEAD.size, length) if end <= file.size else None
     if magic != _MAGIC or zero or body is None or crc != crc32(body, crc32(head[:16])):
-        raise CorruptionError(path, 0, "checksum of the head")
+        raise CorruptionError(path, 0, "the checksum of the head is wrong")
     if version != _VERSION:
         raise CorruptionError(path, 8, f"format version {version}; this build reads version {_VERSION}")
     try:
@@ -185,7 +185,7 @@ def _read_block(file: ReadableFile, path: str, at: int) -> tuple[int, int, int, 
     body = read_exactly(file, path, at + _BLOCK.size, length) if end <= file.size else None
     head = _BLOCK.pack(kind, number, count, length, 0, 0)
     if zero or body is None or crc != _crc_of(head, [body], at):
-        raise CorruptionError(path, at, "checksum of a block")
+        raise CorruptionError(path, at, "the checksum of a block is wrong")
     return kind, number, count, body
 
 

@@ -206,7 +206,7 @@ def decode_slot(number: int, content: bytes) -> Slot:
         raise CorruptionError(path, payload_start, "the checksum of the slot's payload is wrong")
     chunks = decode_table(payload, chunk_count) if chunk_count else ()
     if chunks is None or (chunks and kind != SlotKind.RECORDS):
-        raise CorruptionError(path, payload_start, f"this is no table of {chunk_count} chunks with records")
+        raise CorruptionError(path, payload_start, f"the slot has no table of its {chunk_count} chunks of records")
     header = SlotHeader(
         SlotKind(kind),
         count,

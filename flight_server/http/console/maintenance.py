@@ -96,8 +96,7 @@ class Buttons:
             of_user = _RUNS_OF_USER if user else _RUNS_MAX
             if self._running.total() >= _RUNS_MAX or self._running[user] >= of_user:
                 raise UnavailableError(
-                    "too many operations that the console has started are still running: try again when they "
-                    "have ended",
+                    "the console already runs as many operations as it may: try again when one has ended",
                     5.0,
                 )
             self._running[user] += 1

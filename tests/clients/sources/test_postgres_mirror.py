@@ -280,11 +280,11 @@ def test_a_value_without_a_place_stops_and_loses_nothing(
     source.execute("INSERT INTO a VALUES (1, 1, NULL)")
     catch_up(embedded, "public.a")
     source.execute("INSERT INTO a VALUES (2, 'NaN', NULL)")
-    with pytest.raises(ConflictError, match="'n' has no place in the type decimal"):
+    with pytest.raises(ConflictError, match="'n' does not fit the type decimal"):
         catch_up(embedded, "public.a")
     assert len(of_store(embedded, "a")) == 1
     source.execute("UPDATE a SET n = 0, d = 'infinity' WHERE id = 2")
-    with pytest.raises(ConflictError, match="'d' has no place in the type date"):
+    with pytest.raises(ConflictError, match="'d' does not fit the type date"):
         catch_up(embedded, "public.a", again=True)
     source.execute("UPDATE a SET d = '2020-01-01' WHERE id = 2")
     catch_up(embedded, "public.a", again=True)
@@ -298,7 +298,7 @@ def test_a_copy_refuses_moments_that_the_store_does_not_have(
 ) -> None:
     source.execute(f"CREATE TABLE a (id int PRIMARY KEY, d {kind})", "INSERT INTO a VALUES (1, NULL), (2, now())")
     source.execute(f"INSERT INTO a VALUES (3, '{value}')")
-    with pytest.raises(ConflictError, match=r"'d' has no place in the type .*between 1 and 9999"):
+    with pytest.raises(ConflictError, match=r"'d' does not fit the type .*between 1 and 9999"):
         catch_up(embedded, "public.a")
     source.execute("UPDATE a SET d = '9999-12-31' WHERE id = 3", "INSERT INTO a VALUES (4, '0001-01-01')")
     catch_up(embedded, "public.a")

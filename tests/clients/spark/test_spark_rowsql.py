@@ -237,7 +237,7 @@ def test_a_table_that_gets_the_name_meanwhile_is_left_alone(
     verb, sql = SWAPPED[case]
     done = plant(verb, before=swap)
     with pytest.raises(
-        Exception, match=r"(CONFLICT|ConflictError): table 'homes' was renamed or dropped after this began"
+        Exception, match=r"(CONFLICT|ConflictError): table 'homes' was renamed or dropped during the request"
     ):
         spark.sql(sql)
     assert done and state(db.table("homes_old")) == START

@@ -78,7 +78,7 @@ def test_a_clock_that_is_behind_makes_no_acknowledged_write_a_future_one(
     follower.catch_up()
     put(holder, 1)
     moment = holder.store.now()
-    with pytest.raises(UnavailableError, match="later than the part of the log"):
+    with pytest.raises(UnavailableError, match="later than what this replica has read of the log"):
         ids(follower, moment)
     holder.store.maintain("t", "flush")  # a later slot
     reading = ThreadPoolExecutor(1).submit(ids, follower, moment)
@@ -136,7 +136,7 @@ def test_a_snapshot_that_is_not_reached_yet_is_waited_for_and_then_refused(
     put(holder, 1)
     now = holder.store.now()
     monkeypatch.setattr(follower.replica._mvcc, "_patience_seconds", 0.05)
-    with pytest.raises(UnavailableError, match="later than the part of the log that this replica has"):
+    with pytest.raises(UnavailableError, match="later than what this replica has read of the log"):
         ids(follower, now)
     monkeypatch.setattr(follower.replica._mvcc, "_patience_seconds", 10.0)
     found: list[list[int]] = []

@@ -82,7 +82,7 @@ def rows_of(structs: pa.StructArray, fields: Sequence[ConnectField]) -> pa.Recor
     """Return the raw rows of Debezium's messages as cells of the store.
 
     Raises:
-        InvalidArgumentError: a value has no place in the type of its column.
+        InvalidArgumentError: a value does not fit the type of its column.
     """
     columns: dict[str, pa.Array] = {}
     for each in fields:

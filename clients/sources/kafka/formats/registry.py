@@ -69,7 +69,7 @@ class Registry:
                 return json.loads(response.read())
         except urllib.error.HTTPError as error:
             if error.code == _NOT_THERE:
-                raise UnknownSchemaError(f"the registry has not {thing}") from None
+                raise UnknownSchemaError(f"{thing} is not in the registry") from None
             if error.code in _REFUSED:
                 raise PermissionDeniedError(f"the registry {self._shown} refuses {thing}: HTTP {error.code}") from None
             raise UnavailableError(f"the registry {self._shown} answers with HTTP {error.code}") from None

@@ -98,7 +98,7 @@ def test_no_flipped_bit_of_a_table_of_chunks_passes() -> None:
     ids=["of a beat", "an empty one"],
 )
 def test_chunks_that_nobody_makes_are_refused(header: SlotHeader, chunks: list[PayloadChunk]) -> None:
-    with pytest.raises(CorruptionError, match="no table of"):
+    with pytest.raises(CorruptionError, match="no table of its"):
         decode_slot(8, encode_slot(header, [], chunks)[0])
 
 
