@@ -36,7 +36,7 @@ _OLDEST = (1980, 1, 1, 0, 0, 0)
 
 
 def jar_name(version: str) -> str:
-    """Return the name of the jar for a version of Spark."""
+    """Return the name of the Java shim's jar for a version of Spark."""
     return f"nyala-spark-shim-{version}.jar"
 
 

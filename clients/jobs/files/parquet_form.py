@@ -7,17 +7,17 @@ import pyarrow as pa
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of ``schema`` as files have them."""
+    """Return the columns of ``schema`` as the Parquet files of jobs have them."""
     return pa.schema([field.with_type(_in_file(field.type)) for field in schema], schema.metadata)
 
 
 def to_parquet(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of a ``parquet_schema`` from a batch that may have more."""
+    """Return the columns of a ``parquet_schema``, for the Parquet files of jobs, from a batch that may have more."""
     return pa.RecordBatch.from_arrays([_cells(batch.column(field.name), field.type) for field in schema], schema=schema)
 
 
 def from_parquet(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of a file with the types of ``schema``."""
+    """Return the rows of a Parquet file of jobs with the types of ``schema``."""
     arrays = [_cells(cells, field.type) for cells, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -44,7 +44,7 @@ def allocate_zeroed(count: int, dtype: np.dtype | type | str) -> np.ndarray:
 
 
 class Scratch(threads.local):
-    """Memory of each thread that a kernel needs while it runs."""
+    """The memory of each thread that a kernel needs while it runs."""
 
     def __init__(self, size_bytes: int) -> None:
         self._memory = allocate(size_bytes, np.uint8)
@@ -52,8 +52,8 @@ class Scratch(threads.local):
 
 
 def give_back() -> None:
-    """Return unused memory to the operating system: both allocators otherwise keep it for later requests. Takes some
-    milliseconds."""
+    """Return the unused memory of vectors to the operating system: both allocators otherwise keep it for later
+    requests. Takes some milliseconds."""
     pa.default_memory_pool().release_unused()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # the GNU C library has it, others return memory anyway
         trim(0)
