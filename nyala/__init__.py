@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from nyala.schemas.errors import UnreadableFileError as UnreadableFileError
     from nyala.schemas.errors import WrongServerError as WrongServerError
     from nyala.schemas.limits.limits import Limits as Limits
+    from nyala.schemas.rows.operation import Operation as Operation
     from nyala.schemas.rows.order import OrderTerm as OrderTerm
     from nyala.schemas.rows.transaction import StagedRowError as StagedRowError
     from nyala.schemas.rows.transaction import StageResult as StageResult
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from nyala.schemas.store.pins import KeptPin as KeptPin
     from nyala.schemas.store.placement import Placement as Placement
     from nyala.schemas.table.column import ColumnOptions as ColumnOptions
-    from nyala.schemas.table.operation import Operation as Operation
     from nyala.schemas.table.partition import HashLevel as HashLevel
     from nyala.schemas.table.partition import RangeBound as RangeBound
     from nyala.schemas.table.partition import RangeLevel as RangeLevel
@@ -108,7 +108,7 @@ _LAZY = {
     ".schemas.store.grants": "Grant Privilege",
     ".schemas.limits.limits": "Limits",
     ".schemas.store.metrics": "Metrics",
-    ".schemas.table.operation": "Operation",
+    ".schemas.rows.operation": "Operation",
     ".schemas.rows.order": "OrderTerm",
     ".schemas.table.partition": "HashLevel RangeBound RangeLevel hash range",
     ".schemas.table.partition_schema": "TabletPartition",

@@ -32,8 +32,8 @@ from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.home.bucket import BucketHome
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 
 PUT_SECONDS = GET_SECONDS = 0.030
 LOCAL, FAR, RATIO = "directory", "bucket", "ratio"

@@ -20,8 +20,8 @@ from bench.engine.far_objects import DELETE, GET, LIST, PUT, FarObjects
 from bench.engine.scratch import Results
 from bench.report import Suite
 from nyala.clients.api.database import Database
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 
 SECONDS = 20.0
 ROWS = 1_000_000

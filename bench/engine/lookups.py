@@ -17,8 +17,8 @@ from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.keys.keys import KeyVector, hash_keys
 from nyala.engine.vectors.physical import PhysicalType
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 
 INDEX, SEARCH = "key index", "Bloom filters and search"

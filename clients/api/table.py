@@ -13,6 +13,7 @@ from ...schemas.protocol.command import built
 from ...schemas.protocol.keys import key_values
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.changes import ChangeSpec
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.order import OrderTerm, order_terms
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.statement import StatementKind
@@ -21,7 +22,6 @@ from ...schemas.store.compaction import CompactionSummary
 from ...schemas.store.description import TableDescription, TabletPlace
 from ...schemas.table.alter import Alteration
 from ...schemas.table.names import Names
-from ...schemas.table.operation import Operation
 from ..convert.data import WriteData
 from ..convert.where import Where, where_json
 from ..flight.sent_again import kept, numbered

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ...schemas.protocol.command import explain
 from ...schemas.protocol.service import StoreService
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.transaction import StagedBatch, StagedRowError, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import Stage, WriteCommand
 from ...schemas.store.description import TableDescription
-from ...schemas.table.operation import Operation
 from ..convert.data import WriteData
 from .table import Table
 

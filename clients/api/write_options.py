@@ -10,8 +10,8 @@ from typing import Any, Literal, TypedDict
 from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.protocol.command import built
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.write import WRITER_LENGTH_MAX, CommitMode, Durability, WriteCommand
-from ...schemas.table.operation import Operation
 
 OnError = Literal["raise", "return"]
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from ...schemas.cells.literal import from_json
 from ...schemas.errors import RowErrors
 from ...schemas.protocol.service import StoreService
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.write import WriteCommand, WriteResult, combine
 from ...schemas.store.description import TableDescription
 from ...schemas.table.column import ColumnSchema
-from ...schemas.table.operation import Operation
 from ..convert.casting import cast
 from ..convert.data import WriteData
 from .link import StoreLink

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import NotFoundError
+from ...schemas.rows.operation import Operation
 from ...schemas.store.description import TableDescription
-from ...schemas.table.operation import Operation
 from ..api.database import Database
 from ..convert.net_changes import net_changes
 from ..convert.row_shapes import key_codes

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from ...schemas.errors import InvalidArgumentError, RowErrors, UnavailableError
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from ..api.database import Database
 from .applying import Applier
 from .positions import POSITIONS, Position, Positions, State, listed, lost_race

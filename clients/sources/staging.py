@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from ...schemas.errors import RowErrors, StoreError
 from ...schemas.protocol.service import StoreService
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import Stage, WriteCommand
 from ...schemas.store.description import TableDescription
-from ...schemas.table.operation import Operation
 from ..convert.data import WriteData
 
 

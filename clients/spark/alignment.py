@@ -9,9 +9,9 @@ from pyspark.sql.types import StringType, StructType
 
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.rows.operation import Operation
 from ...schemas.store.description import TableDescription
 from ...schemas.table.column import ColumnSchema
-from ...schemas.table.operation import Operation
 from ..convert.casting import Caster
 from .options import StreamWriteOptions, WriteOptions
 from .statement import UNNUMBERED

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from ...schemas.cells.timestamp import Moment, is_age, read_moment
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.rows.changes import GONE
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from .options import ReadKeywords, WriteKeywords
 from .placement import tablet_of
 from .server import ServerKeywords, ServerOptions, server_of

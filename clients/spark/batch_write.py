@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 
 from ...schemas.errors import InvalidArgumentError, RowErrors
 from ...schemas.phrases import counted
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.transaction import StagedBatch, TransactionCommit
 from ...schemas.rows.write import Stage, WriteCommand
 from ...schemas.store.description import TableDescription
-from ...schemas.table.operation import Operation
 from ..convert.batching import in_batches, in_slices
 from .alignment import Alignment
 from .grouping import grouped

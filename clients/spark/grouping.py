@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from ..convert.row_shapes import key_codes, shapes_of
 from .alignment import operations_of
 

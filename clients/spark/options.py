@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel, to_snake
 
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from .server import ServerKeywords, ServerOptions
 
 SPLIT_BYTES = 64 << 20

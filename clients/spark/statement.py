@@ -20,9 +20,9 @@ from pyspark.sql.types import StructField, StructType
 from ...schemas.cells.literal import from_json
 from ...schemas.cells.moment import microseconds_of
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors
+from ...schemas.rows.operation import Operation
 from ...schemas.store.description import TableDescription
 from ...schemas.table.column import ColumnSchema
-from ...schemas.table.operation import Operation
 from ...schemas.table.table import AUTO_INCREMENTING
 from .options import BatchReadOptions, Place, StreamWriteOptions, WriteOptions
 from .types import spark_type

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from .batch_write import StagedParts, Stager
 from .merged_columns import merge_columns
 from .options import StreamWriteOptions

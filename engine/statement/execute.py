@@ -20,10 +20,10 @@ from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError
 from ...schemas.protocol.request import hurried
 from ...schemas.rows.changes import ChangeSpec
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.statement import Statement, StatementKind, with_key
 from ...schemas.rows.write import Durability, WriteResult, combine
-from ...schemas.table.operation import Operation
 from ..commit.commit_authors import Origin, origin_of
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently

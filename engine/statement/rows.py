@@ -10,7 +10,7 @@ import pyarrow as pa
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.rows.batches import in_one
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from ..table.table_version import TableVersion
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.keys.keys import U64Keys, keys_as_bytes

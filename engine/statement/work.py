@@ -21,10 +21,10 @@ from ...schemas.limits.limits import Limits
 from ...schemas.phrases import perhaps
 from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.changes import GONE, ChangeSpec
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.statement import Statement, StatementKind
 from ...schemas.table.names import BEFORE
-from ...schemas.table.operation import Operation
 from ..filter.expiry import Expiry
 from ..table.table_version import TableVersion
 from ..vectors.arrow import from_arrow

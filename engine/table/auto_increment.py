@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from ...schemas.table.table import TableSchema
 from .. import threads
 from ..record.change import Attachment, Change, ChangeKind

@@ -22,8 +22,8 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
 from ...schemas.phrases import perhaps
 from ...schemas.rows.batches import in_one
+from ...schemas.rows.operation import Operation
 from ...schemas.table.column import ColumnSchema
-from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableSchema
 from ..vectors.arrow_buffers import from_strings, validity_of
 from ..vectors.json_text import not_json

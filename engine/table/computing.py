@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.write import ROW_ERRORS_MAX
 from ...schemas.table.column import ColumnSchema
-from ...schemas.table.operation import Operation
 from ..expression.rows import Rows
 from ..tablet.outcome import APPLIED, REFUSED, Outcome
 from .call_rules import CallRules

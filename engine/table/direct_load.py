@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError, StoreError
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.write import WriteCommand
-from ...schemas.table.operation import Operation
 from .. import threads
 from ..compaction.merge import TARGET_BYTES
 from ..fs.failures import named

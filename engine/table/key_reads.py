@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError, WrongServerError
 from ...schemas.limits.limits import Limits
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from ...schemas.table.table import TableSchema
 from ..filter.expiry import Expiry
 from ..rowset.native.cell_table import CELL_SIZE, TooManyBytesError

@@ -12,7 +12,7 @@ from ...schemas import compute as pc
 from ...schemas.cells.timestamp import microseconds_of
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from ..tablet.outcome import Shape
 from ..tablet.tablet import Tablet
 from ..vectors.keys.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, slice_keys, take_keys

@@ -12,9 +12,9 @@ import pyarrow as pa
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import NotFoundError, UnavailableError
 from ...schemas.limits.limits import Limits
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.write import Durability, WriteCommand
 from ...schemas.store.description import TableDescription
-from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableOptions, TableSchema
 from .. import threads
 from ..commit.commit_authors import origin_of

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 from .ordering import RowsInTime, rows_in_time
 
 APPLIED = 0

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import CorruptionError, SnapshotTooOldError
+from ...schemas.rows.operation import Operation
 from ...schemas.table.column import ColumnSchema
-from ...schemas.table.operation import Operation
 from ...schemas.table.partition_schema import WHOLE, TabletPartition
 from ...schemas.table.table import TableSchema
 from .. import threads

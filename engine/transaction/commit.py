@@ -19,9 +19,9 @@ import numpy as np
 
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import Durability, WriteCommand
-from ...schemas.table.operation import Operation
 from ..commit.commit_authors import ANY_TABLE, TRANSACTION, origin_of
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently

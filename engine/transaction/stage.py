@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.transaction import StagedBatch, StageResult
 from ...schemas.rows.write import CommitMode, WriteCommand
-from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableSchema
 from ..table.checked_batch import check_batch, check_size, spelled_out
 from ..table.table import Table

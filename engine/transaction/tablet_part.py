@@ -13,9 +13,9 @@ import pyarrow as pa
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
 from ...schemas.rows.batches import in_one
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.transaction import StagedRowError
 from ...schemas.rows.write import Durability
-from ...schemas.table.operation import Operation
 from ..table.auto_increment import NO_IDS
 from ..table.checked_batch import CheckedBatch, RowRefusals, check_batch, row_bytes
 from ..table.computing import Computing

@@ -26,6 +26,7 @@ from ...schemas.protocol.service import (
 )
 from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.scan_plan import ScanPlan
 from ...schemas.rows.statement import Statement, StatementKind, without_keys
@@ -37,7 +38,6 @@ from ...schemas.store.grants import Grant, GrantChange, Privilege, no_table
 from ...schemas.store.pins import KeptPin
 from ...schemas.store.placement import Placement
 from ...schemas.table.names import ALL_TABLES
-from ...schemas.table.operation import Operation
 from ...schemas.table.table import WEEK_SECONDS
 from . import rules
 from .audit import AuditLog

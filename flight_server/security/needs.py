@@ -8,11 +8,11 @@ from typing import Any
 
 from ...schemas.limits.limits import Limits
 from ...schemas.rows.aggregate import ALL_ROWS
+from ...schemas.rows.operation import Operation
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.statement import Statement
 from ...schemas.store.description import TableDescription
 from ...schemas.store.grants import Privilege
-from ...schemas.table.operation import Operation
 
 _REMEMBERED_MAX = 1024
 """Longer filters are parsed each time."""

@@ -12,7 +12,7 @@ from ...clients.api.loading import dropped_unless_loaded
 from ...clients.sql.statement import CATALOG, SCHEMA
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from ...schemas.protocol.service import StoreService
-from ...schemas.table.operation import Operation
+from ...schemas.rows.operation import Operation
 
 KEY_HEADER = "x-nyala-primary-key"
 OPERATION_HEADER = "x-nyala-op"

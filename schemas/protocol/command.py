@@ -11,8 +11,8 @@ from pydantic_core import ErrorDetails
 
 from ..errors import InvalidArgumentError
 from ..message import Message
+from ..rows.operation import Operation
 from ..rows.write import WriteCommand, WriteResult
-from ..table.operation import Operation
 from ..table.partition import HashLevel
 
 Model = TypeVar("Model", bound=BaseModel)

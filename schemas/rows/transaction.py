@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field, NonNegativeInt, model_validator
 
 from ..message import Message, new_list
-from ..table.operation import Operation
+from .operation import Operation
 from .write import RowError, TransactionName, WriteResult
 
 if TYPE_CHECKING:

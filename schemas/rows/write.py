@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints, model_validator
 
 from ..message import Message, new_list
-from ..table.operation import Operation
+from .operation import Operation
 
 ROW_ERRORS_MAX = 1_000
 """How many row errors an answer lists; ``error_count`` counts all."""

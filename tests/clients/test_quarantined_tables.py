@@ -13,8 +13,8 @@ from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.jobs import backup, export, restore
 from nyala.schemas.errors import CorruptionError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
 BATCH = pa.record_batch({"k": pa.array([1, 150], pa.int64()), "v": pa.array([1, 1], pa.int64())})

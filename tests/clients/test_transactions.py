@@ -12,9 +12,9 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, RowErrors, UnavailableError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.partition import hash as hash_by
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string()), ("n", pa.int32())])

@@ -16,9 +16,9 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int32()), ("s", pa.string())])

@@ -22,9 +22,9 @@ from nyala.schemas.errors import (
     UnavailableError,
 )
 from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 14, scan_threads=2)

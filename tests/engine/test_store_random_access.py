@@ -17,9 +17,9 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 from tests.dose import dose
 

@@ -16,9 +16,9 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError, UnavailableError
 from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 16, scan_threads=2)

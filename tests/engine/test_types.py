@@ -13,10 +13,10 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.cells.encoding import encodings_for
 from nyala.schemas.cells.types import LogicalType
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.column import ColumnOptions
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 
 INFINITY, NAN = math.inf, math.nan

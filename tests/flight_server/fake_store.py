@@ -22,6 +22,7 @@ from nyala.schemas.limits.limits import Limits
 from nyala.schemas.protocol.service import KeyReader, PendingResult, RowWriter, ScanStream
 from nyala.schemas.protocol.verb import Verb
 from nyala.schemas.protocol.verbs import Verbs
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.scan_plan import ScanPlan, ScanSplit
 from nyala.schemas.rows.statement import Statement
@@ -39,7 +40,6 @@ from nyala.schemas.store.description import (
 from nyala.schemas.store.grants import Grant
 from nyala.schemas.table.alter import Alteration
 from nyala.schemas.table.altered import TableState, altered
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.partition_schema import UNPARTITIONED, WHOLE
 from nyala.schemas.table.table import TableDefinition, TableSchema
 

@@ -11,9 +11,9 @@ import pyarrow.flight as fl
 import pytest
 
 import nyala
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.store.grants import GrantChange, Privilege
-from nyala.schemas.table.operation import Operation
 from tests.doubles.grant_statements import ALL, Caller, OpenSession, batch
 from tests.flight_server.guarded import Guarded
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.flight as fl
 import pytest
 
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.doubles.grant_statements import ALL, SECRET, Caller, base64_of, batch
 from tests.flight_server.guarded import Guarded
 

@@ -17,9 +17,9 @@ from nyala.engine.record.change import ROW_FORM_MAX, Change, ChangeKind, pack_re
 from nyala.engine.record.logged_rows import unpack_changes
 from nyala.engine.record.parts import parts_of_payload
 from nyala.engine.store import Store
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.clock import ManualClock
 

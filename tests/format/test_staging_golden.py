@@ -8,7 +8,7 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.transaction.staging.file import PartInfo, PartWriter, read_info, read_rows
 from nyala.schemas.errors import CorruptionError
-from nyala.schemas.table.operation import Operation
+from nyala.schemas.rows.operation import Operation
 
 INFO = PartInfo(transaction="load \u00e9", part="1", table_id=7, staged_at=1_700_000_000_000_000)
 ROWS = pa.record_batch({"k": pa.array([1, 2], pa.int64())})

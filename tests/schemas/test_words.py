@@ -8,9 +8,9 @@ import pytest
 from nyala.schemas import errors
 from nyala.schemas.cells.timestamp import datetime_of, last_of, parse_moment
 from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.predicate import from_tuples, parse_tree
 from nyala.schemas.rows.write import RowError, WriteResult, combine
-from nyala.schemas.table.operation import Operation
 
 CODES = [
     "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_PRESENT", "CONFLICT", "WRONG_SERVER", "SNAPSHOT_TOO_OLD",

@@ -13,7 +13,7 @@ from ....schemas import compute as pc
 from ....schemas.cells.timestamp import Moment, read_moment
 from ....schemas.errors import CorruptionError, RowErrors
 from ....schemas.rows.changes import GONE, feed_schema
-from ....schemas.table.operation import Operation
+from ....schemas.rows.operation import Operation
 from ...executors.choice import ExecutorChoice, executor_of
 from ...executors.progress import Show
 from ..definition import Levels

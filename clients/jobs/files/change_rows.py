@@ -15,9 +15,9 @@ from ....schemas import compute as pc
 from ....schemas.cells.types import nearest_word
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.rows.batches import in_one
+from ....schemas.rows.operation import Operation
 from ....schemas.store.description import TableDescription
 from ....schemas.table.column import ColumnSchema
-from ....schemas.table.operation import Operation
 from ...convert.net_changes import net_changes
 from ...convert.row_shapes import key_codes, shapes_of
 from ..writing import replacing

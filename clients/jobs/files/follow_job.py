@@ -21,9 +21,9 @@ from pydantic import BaseModel
 from ....schemas.errors import InvalidArgumentError, NotFoundError, RowErrors, StoreError, UnavailableError
 from ....schemas.message import Message
 from ....schemas.phrases import counted
+from ....schemas.rows.operation import Operation
 from ....schemas.rows.transaction import StagedBatch, TransactionCommit
 from ....schemas.rows.write import RowError, Stage, WriteCommand
-from ....schemas.table.operation import Operation
 from ...api.database import Database
 from ..folder import Folder, Place
 from ..link import Store, StoreLink

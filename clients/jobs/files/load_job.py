@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from ....schemas.errors import InvalidArgumentError
+from ....schemas.rows.operation import Operation
 from ....schemas.rows.transaction import TransactionCommit
 from ....schemas.rows.write import Stage
 from ....schemas.store.description import TableDescription
-from ....schemas.table.operation import Operation
 from ...api.table import Table
 from ...executors.choice import ExecutorChoice, executor_of
 from ...executors.progress import JobProgress, Show

@@ -10,10 +10,10 @@ from itertools import groupby
 import pyarrow as pa
 
 from ....schemas.errors import InvalidArgumentError
+from ....schemas.rows.operation import Operation
 from ....schemas.rows.transaction import StagedBatch, StageResult
 from ....schemas.rows.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult
 from ....schemas.store.description import TableDescription
-from ....schemas.table.operation import Operation
 from ...convert.batching import in_batches, in_slices
 from ...convert.casting import Caster
 from ...convert.cells import python_rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ....schemas.errors import InvalidArgumentError
+from ....schemas.rows.operation import Operation
 from ....schemas.store.description import TableDescription
-from ....schemas.table.operation import Operation
 from ..link import StoreLink
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....schemas.errors import InvalidArgumentError, RowErrors
 from ....schemas.phrases import counted
-from ....schemas.table.operation import Operation
+from ....schemas.rows.operation import Operation
 from ...api.database import Database
 from ..staging import StagedCommit
 from .formats.decoded import Decoded, Format, Messages

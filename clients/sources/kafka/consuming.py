@@ -7,7 +7,7 @@ from typing import Any
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.phrases import perhaps
-from ....schemas.table.operation import Operation
+from ....schemas.rows.operation import Operation
 from ...api.database import Database
 from ..positions import POSITIONS
 from ..runner import Report

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ....schemas.errors import ConflictError, RowErrors
 from ....schemas.message import Message
-from ....schemas.table.operation import Operation
+from ....schemas.rows.operation import Operation
 from ...api.database import Database
 from ..positions import Position, Positions, State, is_lost_race
 from ..source import SourceTable

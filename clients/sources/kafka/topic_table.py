@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from ....schemas import compute as pc
 from ....schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
+from ....schemas.rows.operation import Operation
 from ....schemas.rows.transaction import StagedRowError, StageResult
 from ....schemas.store.description import TableDescription
-from ....schemas.table.operation import Operation
 from ....schemas.table.table import TableDefinition
 from ...api.database import Database
 from ...convert.casting import Caster

@@ -15,9 +15,9 @@ from ....schemas.cells.types import holder, nearest
 from ....schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, StoreError
 from ....schemas.protocol.command import explain
 from ....schemas.protocol.service import StoreService
+from ....schemas.rows.operation import Operation
 from ....schemas.table.alter import Alteration, RenameTable
 from ....schemas.table.column import ColumnDefinition
-from ....schemas.table.operation import Operation
 from ....schemas.table.partition import HashLevel, RangeLevel
 from ....schemas.table.table import TableDefinition, TableOptions
 from .columns import built_column, definition_of, setting

@@ -8,8 +8,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ....schemas.errors import InvalidArgumentError
+from ....schemas.rows.operation import Operation
 from ....schemas.table.column import ColumnSchema
-from ....schemas.table.operation import Operation
 from .assignments import Assignments, assignments_of
 from .combining import is_new_value, rules_of
 from .literals import NO_LITERAL, is_default, literal

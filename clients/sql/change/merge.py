@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ....schemas import compute as pc
 from ....schemas.errors import InvalidArgumentError
-from ....schemas.table.operation import Operation
+from ....schemas.rows.operation import Operation
 from .assignments import Assignments, assignments_of
 from .literals import is_default
 from .names import alias_of, column, identifier, name_of, of_table, refuse_others

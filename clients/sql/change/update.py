@@ -6,7 +6,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ....schemas.errors import InvalidArgumentError
-from ....schemas.table.operation import Operation
+from ....schemas.rows.operation import Operation
 from .assignments import Assignments, assignments_of
 from .names import alias_of, column, identifier, refuse_others
 from .target import ChangeTarget, Reading

@@ -14,9 +14,9 @@ import pyarrow as pa
 from ....schemas.errors import InvalidArgumentError, StoreError, error_of
 from ....schemas.protocol.service import StoreService
 from ....schemas.rows.batches import in_one
+from ....schemas.rows.operation import Operation
 from ....schemas.rows.transaction import StagedBatch, TransactionCommit
 from ....schemas.rows.write import Stage, WriteCommand, WriteResult
-from ....schemas.table.operation import Operation
 from .target import ChangeTarget
 
 BATCH_ROWS = 65_536

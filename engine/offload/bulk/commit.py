@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from ....schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
 from ....schemas.limits.limits import Limits
+from ....schemas.rows.operation import Operation
 from ....schemas.rows.write import Durability, WriteResult
 from ....schemas.store.bulk import ImportFile, ImportMode
-from ....schemas.table.operation import Operation
 from ...commit.commit_authors import BULK_IMPORT, origin_of
 from ...commit.commit_log import Commit, CommitLog
 from ...commit.numbered_writes import Ticket

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from ....schemas.cells.moment import python_cell
 from ....schemas.errors import InvalidArgumentError
+from ....schemas.rows.operation import Operation
 from ....schemas.store.bulk import ImportPlan
-from ....schemas.table.operation import Operation
 from ....schemas.table.table import TableOptions
 from ...table.checked_batch import CheckedBatch, check_batch
 from ...table.computing import computing_of

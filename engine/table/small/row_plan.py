@@ -15,7 +15,7 @@ from ....schemas.cells.moment import python_cell
 from ....schemas.cells.timestamp import microseconds_of
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.limits.limits import Limits
-from ....schemas.table.operation import Operation
+from ....schemas.rows.operation import Operation
 from ...filter.expiry import Expiry
 from ...partition.router import NOWHERE
 from ...record.change import ChangeKind

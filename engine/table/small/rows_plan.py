@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from ....schemas.limits.limits import Limits
+from ....schemas.rows.operation import Operation
 from ....schemas.table.column import ColumnSchema
-from ....schemas.table.operation import Operation
 from ...partition.router import NOWHERE
 from ...record.change import ROW_FORM_MAX
 from ...tablet.tablet import Tablet

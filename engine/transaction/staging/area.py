@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from ....schemas.errors import ConflictError, CorruptionError, NotFoundError
 from ....schemas.protocol.request import NOBODY, Owner, owner
+from ....schemas.rows.operation import Operation
 from ....schemas.rows.write import Stage
-from ....schemas.table.operation import Operation
 from ... import threads
 from ...commit.room import Room
 from ...fs.failures import named

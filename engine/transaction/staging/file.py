@@ -23,7 +23,7 @@ from pydantic import NonNegativeInt, PositiveInt, ValidationError
 
 from ....schemas.errors import CorruptionError
 from ....schemas.message import Message
-from ....schemas.table.operation import Operation
+from ....schemas.rows.operation import Operation
 from ...codecs.checksum import crc32
 from ...fs.copy import read_exactly
 from ...fs.failures import reading

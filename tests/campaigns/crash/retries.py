@@ -24,8 +24,8 @@ import pyarrow as pa
 import nyala
 from nyala.schemas.errors import StoreError
 from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 from tests.campaigns.crash.kill9 import MODEL, OPTIONS, SCHEMA, Writer, main
 from tests.campaigns.crash.survivors import FEATURES, Survivor, SurvivorCampaign
 from tests.campaigns.model.feed import feed

@@ -10,9 +10,9 @@ import pytest
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.recovery.verify import verify_store
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch
 from nyala.schemas.rows.write import Stage, WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.campaigns.crash import workloads
 from tests.campaigns.crash.faults import fail_each_call
 from tests.campaigns.crash.images import campaign, contents

@@ -7,8 +7,8 @@ from random import Random
 
 from nyala.engine.fs.memory import MemoryFileSystem, PowerFailure
 from nyala.schemas.errors import StoreError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 from tests.dose import dose
 from tests.engine.subject import Subject, batch
 

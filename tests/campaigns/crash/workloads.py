@@ -20,12 +20,12 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
 from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
 from nyala.schemas.table.alter import AddColumn, Alteration, DropColumn, RenameColumn, Step, WidenColumn
 from nyala.schemas.table.column import ColumnOptions
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.partition import HashLevel
 from nyala.schemas.table.table import TableDefinition
 from tests.campaigns.model.oracle import Key, ModelSchema, Oracle, Plan, Row

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from nyala.schemas.protocol.service import MaintenanceKind
-from nyala.schemas.table.operation import Operation
+from nyala.schemas.rows.operation import Operation
 
 from .aggregates import functions_of
 from .oracle import Key

@@ -25,10 +25,10 @@ from nyala.flight_server.server import FlightServer
 from nyala.schemas.cells.timestamp import last_of
 from nyala.schemas.errors import RowErrors, UnavailableError
 from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit, TransactionResult
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 from tests.campaigns.options import stored
 from tests.doubles.clock import ManualClock
 from tests.doubles.machines import Machine

@@ -21,10 +21,10 @@ from nyala.clients.flight import staging_put
 from nyala.clients.jobs.files.load_job import load
 from nyala.engine.table.table_version import TableVersion
 from nyala.schemas.errors import NotFoundError, UnavailableError, WrongServerError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.clients.cluster.cluster import Cluster
 from tests.clients.cluster.pair import Pair
 

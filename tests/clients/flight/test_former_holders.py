@@ -20,12 +20,12 @@ from nyala.clients.api.database import Database
 from nyala.clients.flight.store import FlightStore
 from nyala.engine.store import Store
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, UnavailableError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.statement import Statement, StatementKind
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand
 from nyala.schemas.store.bulk import ImportBegin
 from nyala.schemas.store.moving import MoveState
-from nyala.schemas.table.operation import Operation
 from tests.doubles.cut_off import cut_off
 from tests.doubles.machines import OPTIONS, Machine
 from tests.doubles.pair import Pair

@@ -20,8 +20,8 @@ from nyala.clients.flight.numbered import NumberedPut, Writer
 from nyala.clients.flight.server_wait import ServerWait
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, RowErrors, UnavailableError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.doubles.ports import free_port
 from tests.doubles.proxy import Proxy
 from tests.doubles.waiting import PATIENT

@@ -13,8 +13,8 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.jobs import LoadResult, load
 from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 

@@ -9,7 +9,7 @@ import pytest
 
 from nyala.clients.spark.grouping import grouped
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.table.operation import Operation
+from nyala.schemas.rows.operation import Operation
 from tests.dose import by_night
 
 WORDS = ["upsert", "delete_ignore", "insert_ignore", "UPDATE_IGNORE"]

@@ -12,12 +12,12 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import WrongServerError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.store.direct import PinSnapshot
 from nyala.schemas.store.placement import Placement, Rule, TablePlacement
 from nyala.schemas.table.alter import AddRangePartition, Alteration
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.partition import hash as by_hash
 from nyala.schemas.table.partition import range as by_range
 from nyala.schemas.table.partition_schema import TabletPartition, sum_of

@@ -17,8 +17,8 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.schemas.errors import UnavailableError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.machines import OPTIONS, Machine

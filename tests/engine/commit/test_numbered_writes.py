@@ -19,9 +19,9 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.table.small.writes import Writes
 from nyala.engine.wal.writer import LogWriter
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
 from nyala.schemas.rows.writer_name import owned
-from nyala.schemas.table.operation import Operation
 from tests.engine.subject import Subject, batch
 
 Rows = list[tuple[int, int | None, str | None]]

@@ -10,8 +10,8 @@ from nyala.engine.cfile.writer import StreamWriter
 from nyala.engine.codecs.codec import PAGE_ROWS
 from nyala.engine.rowset import steps
 from nyala.engine.vectors.vector import Vector
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.engine.subject import SCHEMA, Row, Subject
 
 LONG = 3_000

@@ -18,9 +18,9 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.store import Store
 from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 from tests.campaigns.model.session import Session
 from tests.campaigns.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64, Shape

@@ -21,10 +21,10 @@ from nyala.engine.store import Store
 from nyala.engine.wal.slots import check_slots
 from nyala.engine.wal.slots.slot_sink import SlotRequest
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand
 from nyala.schemas.store.checkpoint import MakeCheckpoint
-from nyala.schemas.table.operation import Operation
 from tests.doubles.clock import ManualClock
 from tests.doubles.machines import OPTIONS, Machine
 

@@ -15,9 +15,9 @@ from nyala.engine.bucket.files import BucketFileSystem
 from nyala.engine.store import Store
 from nyala.engine.wal.slots.standby import Standby
 from nyala.schemas.errors import StoreError, UnavailableError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.home.bucket_workloads import SCHEMA
 

@@ -17,9 +17,9 @@ from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.transaction.stage import ExpiryOp
 from nyala.schemas.errors import StorageFullError, UnavailableError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.partition import HashLevel
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.faulty import FaultRule, FaultyFileSystem

@@ -11,9 +11,9 @@ from nyala.engine.fs import LocalFileSystem
 from nyala.engine.recovery.dump import dump_file
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch
 from nyala.schemas.rows.write import Stage, WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.engine.subject import Subject
 
 

@@ -11,11 +11,11 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.engine.recovery.sweep_bucket import Leftover, leftovers, sweep
 from nyala.engine.store import Store
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch
 from nyala.schemas.rows.write import Stage, WriteCommand
 from nyala.schemas.store.bulk import ImportBegin
 from nyala.schemas.store.compaction import CompactionBegin
-from nyala.schemas.table.operation import Operation
 from tests.doubles.clock import ManualClock
 from tests.doubles.machines import OPTIONS, Machine
 

@@ -12,9 +12,9 @@ from nyala.engine.table.checked_batch import RowRefusals, check_batch
 from nyala.engine.table.decoded_size import decoded_bytes
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.column import ColumnOptions
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition, TableSchema
 from tests.engine.subject import Subject
 

@@ -18,8 +18,8 @@ from nyala.engine.tablet import attach
 from nyala.engine.tablet.tablet import Tablet
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import CommitMode, WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.dose import by_night
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import EVERY_CALL, READS, FaultRule, FaultyFileSystem

@@ -11,10 +11,10 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand, WriteResult
 from nyala.schemas.table.column import ColumnOptions, ColumnSchema
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 
 SCHEMA = pa.schema([("k", pa.int64()), ("born", pa.string()), ("v", pa.int32())])

@@ -8,8 +8,8 @@ import pytest
 
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import ROW_ERRORS_MAX, WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 from tests.engine.subject import Subject
 

@@ -16,7 +16,7 @@ from nyala.engine.tablet.outcome import (
     Shape,
     decide,
 )
-from nyala.schemas.table.operation import Operation
+from nyala.schemas.rows.operation import Operation
 
 ABSENT, DEAD, LIVE = "absent", "dead", "live"
 KEYS = 5

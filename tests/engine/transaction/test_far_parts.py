@@ -8,7 +8,7 @@ from nyala.engine.bucket.files import BucketFileSystem
 from nyala.engine.bucket.memory import MemoryBucket
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.transaction.staging.file import PartInfo, PartWriter, read_info, read_rows
-from nyala.schemas.table.operation import Operation
+from nyala.schemas.rows.operation import Operation
 from tests.doubles.watched_bucket import WatchedBucket
 
 INFO = PartInfo(transaction="load", part="1", table_id=7, staged_at=1_700_000_000_000_000)

@@ -16,9 +16,9 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.table import direct_load
 from nyala.schemas.errors import StorageFullError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand
-from nyala.schemas.table.operation import Operation
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string())])
 

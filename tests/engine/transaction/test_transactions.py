@@ -29,9 +29,9 @@ from nyala.schemas.errors import (
     UnavailableError,
 )
 from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.partition import hash as hash_by
 from tests.doubles.clock import ManualClock
 

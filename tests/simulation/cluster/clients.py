@@ -25,9 +25,9 @@ from nyala.schemas.errors import (
     UnavailableError,
 )
 from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 from tests.simulation.store import tables
 from tests.simulation.store.history import Call, History
 from tests.simulation.store.plan import Actor, Step

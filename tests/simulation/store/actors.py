@@ -12,9 +12,9 @@ from nyala.clients.convert.cells import python_rows
 from nyala.engine import threads
 from nyala.engine.store import Store
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 
 from . import tables
 from .history import Call, History

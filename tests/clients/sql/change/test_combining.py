@@ -15,8 +15,8 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, StoreError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.dose import dose
 
 from .random_conflicts import TABLE, statement

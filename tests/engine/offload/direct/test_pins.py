@@ -22,11 +22,11 @@ from nyala.schemas.errors import (
     StoreError,
 )
 from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.store.direct import PinnedTable, PinSnapshot
 from nyala.schemas.table.alter import AddColumn, Alteration
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 from tests.dose import by_night
 from tests.doubles.clock import ManualClock

@@ -23,11 +23,11 @@ from nyala.engine.store import Store
 from nyala.engine.tablet import key_lookup
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError
 from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.store.compaction import CompactionBegin, CompactionCommit, MergedRowset, MergedTask
 from nyala.schemas.table.alter import AddColumn, Alteration, DropColumn, WidenColumn
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 from tests.dose import by_night
 from tests.doubles.clock import ManualClock

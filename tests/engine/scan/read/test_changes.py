@@ -18,9 +18,9 @@ from nyala.engine.store import Store
 from nyala.schemas.cells.timestamp import last_of
 from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError
 from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 from tests.campaigns.model.feed import feed, replayed
 from tests.campaigns.model.machine import writes

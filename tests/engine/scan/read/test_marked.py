@@ -13,9 +13,9 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.scan.read import marked, ordered
 from nyala.engine.store import Store
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
 
 KEYS = {

@@ -26,9 +26,9 @@ from nyala.engine.table.small.row_queue import RowQueue
 from nyala.engine.wal import writer
 from nyala.engine.wal.turn import Turn
 from nyala.schemas.errors import InternalError, UnavailableError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.waiting import until
 from tests.engine.table.small.asked import Asked, create

@@ -23,9 +23,9 @@ from nyala.engine.store import Store
 from nyala.engine.table.small.row_commit import RowWrite
 from nyala.engine.table.small.row_writes import RowWrites
 from nyala.schemas.errors import StoreError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
-from nyala.schemas.table.operation import Operation
 from tests.campaigns.model.machine import writes
 from tests.campaigns.model.shapes import (
     ALL_TYPES,

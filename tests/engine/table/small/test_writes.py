@@ -17,9 +17,9 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.table.small.row_writes import RowWrites
 from nyala.schemas.errors import UnavailableError
+from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
-from nyala.schemas.table.operation import Operation
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.table.small.asked import Asked, create
 
