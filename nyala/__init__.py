@@ -161,7 +161,7 @@ def open(
 
         try:
             from nyala.engine.fs.local import LocalFileSystem
-            from nyala.engine.manifest.checkpoint_mark import has_store
+            from nyala.engine.home.checkpoint_mark import has_store
             from nyala.engine.options import StoreOptions
             from nyala.engine.store import Store
         except ModuleNotFoundError as error:

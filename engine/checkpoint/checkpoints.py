@@ -9,7 +9,7 @@ the rest. Writes continue meanwhile. It shows what a power failure at one moment
 3. The files of the manifest, and of rowsets that the log attaches, get names in the directory; those that are there
    already stay. If a compaction has removed one since the cut, all starts again with a new cut. It takes long to copy
    files to another disk, so most are brought before the first cut.
-4. Directories are synced, and the manifest is put in place (`manifest.checkpoint_mark`), as the last step.
+4. Directories are synced, and the manifest is put in place (`home.checkpoint_mark`), as the last step.
 
 The copy has an identity of its own, in its manifest and in every checksum of its log. So nobody takes one store for the
 other: backups are continued by the first alone, and imports in shared storage are swept only by their own store.
@@ -35,9 +35,10 @@ from ..fs.filesystem import FileLock, FileSystem, join
 from ..fs.local import directory_apart
 from ..fs.store_lock import STORE_LOCK
 from ..fs.tree import remove_tree
+from ..home import checkpoint_mark
+from ..home.checkpoint_mark import NEXT_LOG, CheckpointMark
 from ..maintenance.log_freeing import LogFreeing
-from ..manifest import checkpoint_mark, files
-from ..manifest.checkpoint_mark import NEXT_LOG, CheckpointMark
+from ..manifest import files
 from ..manifest.environment import Environment
 from ..manifest.manifest import CleanStopEntry, Manifest
 from ..options import StoreOptions

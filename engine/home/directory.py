@@ -12,13 +12,13 @@ from ..fs.failures import named
 from ..fs.filesystem import FileLock, FileSystem
 from ..fs.store_lock import STORE_LOCK
 from ..manifest import files
-from ..manifest.checkpoint_mark import become_a_store
 from ..manifest.manifest import ManifestFile
 from ..mvcc.mvcc import MvccManager
 from ..wal.log import WriteAheadLog
 from ..wal.options import WalOptions
 from ..wal.reader import CleanStop
 from ..wal.replacement import check_not_under_way
+from .checkpoint_mark import become_a_store
 from .home import HeldHome, Home, Opening
 
 LOG = "wal"

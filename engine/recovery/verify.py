@@ -35,8 +35,8 @@ from ..fs.encryption.opening import damage_of_keys
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
 from ..fs.subdirectory import DirectoryFileSystem
+from ..home.checkpoint_mark import check_finished
 from ..manifest import files, pin_note
-from ..manifest.checkpoint_mark import check_finished
 from ..manifest.manifest import CleanStopEntry, Manifest, TabletEntry, read_with_damage
 from ..manifest.place import PATH
 from ..manifest.rowset_entry import RowsetEntry

@@ -14,7 +14,7 @@ from ..fs.failures import named
 from ..fs.filesystem import FileSystem
 from ..fs.read_only import ReadOnlyFileSystem
 from ..home.bucket import BucketHome
-from ..manifest.checkpoint_mark import has_store
+from ..home.checkpoint_mark import has_store
 from ..mvcc.clock import Clock, SystemClock
 from ..options import StoreOptions
 from .read_only_store import ReadOnlyStore

@@ -25,8 +25,8 @@ from ...schemas.errors import CorruptionError, UnavailableError
 from .. import threads
 from ..fs.failures import is_gone, named
 from ..fs.filesystem import FileSystem, ReadableFile
+from ..home.checkpoint_mark import check_finished
 from ..home.directory import LOG
-from ..manifest.checkpoint_mark import check_finished
 from ..manifest.manifest import Manifest, read_manifest, unpack_manifest
 from ..manifest.place import PATH as MANIFEST
 from ..manifest.rowset_entry import RowsetEntry

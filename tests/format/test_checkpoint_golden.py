@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.manifest.checkpoint_mark import CheckpointMark, read_mark, write_mark
+from nyala.engine.home.checkpoint_mark import CheckpointMark, read_mark, write_mark
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 
 SOURCE = "00112233445566778899aabbccddeeff"

@@ -34,8 +34,8 @@ from ...cfile.cache import PageCache
 from ...cfile.reader import CFileReader
 from ...fs.failures import is_of_the_file, named
 from ...fs.filesystem import FileSystem
+from ...home.checkpoint_mark import check_finished
 from ...manifest import files
-from ...manifest.checkpoint_mark import check_finished
 from ...manifest.environment import LooseFiles
 from ...manifest.manifest import Manifest, ManifestFile, TableEntry, TabletEntry, read_manifest, read_with_damage
 from ...manifest.place import PATH, ManifestInDirectory

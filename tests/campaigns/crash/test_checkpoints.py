@@ -12,8 +12,8 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.subdirectory import DirectoryFileSystem
-from nyala.engine.manifest import checkpoint_mark
-from nyala.engine.manifest.checkpoint_mark import CheckpointMark
+from nyala.engine.home import checkpoint_mark
+from nyala.engine.home.checkpoint_mark import CheckpointMark
 from nyala.engine.manifest.manifest import Manifest, pack_manifest
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store

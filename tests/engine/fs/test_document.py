@@ -9,10 +9,10 @@ import pytest
 from nyala.engine.bucket import MemoryBucket
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.document import HEADER, pack, write
+from nyala.engine.home.checkpoint_mark import read_mark
 from nyala.engine.home.cluster import read_cluster
 from nyala.engine.home.copy_mark import read_copy_mark
 from nyala.engine.home.where import read_where
-from nyala.engine.manifest.checkpoint_mark import read_mark
 from nyala.engine.manifest.pin_note import read_note
 from nyala.schemas.errors import CorruptionError
 

@@ -18,8 +18,8 @@ from ..fs.encryption.names import COPY_PATH as KEYS_COPY
 from ..fs.encryption.names import PATH as KEYS
 from ..fs.filesystem import FileSystem
 from ..fs.tree import remove_tree
-from .manifest import Manifest, pack_manifest
-from .place import PATH as MANIFEST
+from ..manifest.manifest import Manifest, pack_manifest
+from ..manifest.place import PATH as MANIFEST
 
 PATH = "checkpoint"
 NEXT_LOG = "wal.next"
