@@ -60,8 +60,8 @@ def compared_with(op: ComparisonOp, value: Value, literal: Any) -> Value | None:
 
 
 def cells_listed(kind: pa.DataType, literals: Sequence[Any]) -> pa.Array | None:
-    """Return the values of an Arrow type that a list of literals names, for `listed`; None if no column can have the
-    type.
+    """Return the values of an Arrow type that a list of literals in an expression names, for `listed`; None if no
+    column can have the type.
 
     Raises:
         InvalidArgumentError: a literal cannot be compared with the type.

@@ -146,13 +146,13 @@ def _check_row_count(count: int, columns: Sequence[ColumnSchema], limits: Limits
 
 
 def row_bytes(columns: Sequence[ColumnSchema]) -> int:
-    """Return the fewest bytes that a row of a table takes."""
+    """Return the fewest bytes that a row of a table takes, to check the size of a batch."""
     kinds = [column.logical for column in columns]
     return sum(4 if kind.is_variable or kind.is_nested else kind.arrow.bit_width // 8 for kind in kinds)
 
 
 def spelled_out(batch: pa.RecordBatch, schema: TableSchema, limits: Limits) -> pa.RecordBatch:
-    """Return a batch of columns of the table with dictionaries, runs and extension types decoded to plain cells.
+    """Return a batch to write with dictionaries, runs and extension types decoded to plain cells.
 
     Raises:
         InvalidArgumentError: the buffers are malformed, or the cells are too many bytes for a batch.
@@ -179,7 +179,7 @@ def _spelled_out(array: pa.Array) -> pa.Array:
 
 
 def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:
-    """Return batches combined as one for one commit; an empty list for no batches.
+    """Return batches to write combined as one, for one commit; an empty list for no batches.
 
     Raises:
         InvalidArgumentError: together they are too large.
@@ -206,7 +206,7 @@ def _validate(batch: pa.RecordBatch) -> None:
 
 
 def columns_of(names: Sequence[str], schema: TableSchema, operation: Operation) -> list[ColumnSchema]:
-    """Return the columns of a table that a batch with ``names`` has, those of the key first.
+    """Return the columns of a table that a batch to write has under ``names``, those of the key first.
 
     Raises:
         InvalidArgumentError: there is no such column, it occurs twice, or the operation does not go with these.
@@ -343,7 +343,7 @@ def _check_decoded_size(batch: pa.RecordBatch, columns: Sequence[ColumnSchema], 
 
 
 def check_size(size: int, rows: int, limits: Limits) -> None:
-    """Reject a batch of too many bytes or rows. Raises InvalidArgumentError."""
+    """Reject a batch to write that has too many bytes or rows. Raises InvalidArgumentError."""
     for measure, most, unit in ((size, limits.batch_bytes, "bytes"), (rows, limits.batch_rows, "rows")):
         if measure > most:
             raise InvalidArgumentError(
@@ -353,7 +353,7 @@ def check_size(size: int, rows: int, limits: Limits) -> None:
 
 
 def over_limit(size: int, limits: Limits) -> str:
-    """Say by how much a batch is too large."""
+    """Say by how much a batch to write is too large."""
     return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; split it into several"
 
 

@@ -13,8 +13,8 @@ _VIEW_WORDS = 4
 
 
 def decoded_bytes(array: pa.Array) -> int:
-    """Return how many bytes the cells of an array of dictionary codes or of views take as plain cells; 0 for an array
-    of plain cells. The array must have passed ``validate(full=True)``."""
+    """For the check of a batch to write, return how many bytes the cells of an array of dictionary codes or of views
+    take as plain cells; 0 for an array of plain cells. The array must have passed ``validate(full=True)``."""
     array = unwrapped(array)
     if isinstance(array, pa.DictionaryArray):
         return int(_lengths(array).sum()) + decoded_bytes(array.dictionary)
@@ -22,8 +22,8 @@ def decoded_bytes(array: pa.Array) -> int:
 
 
 def without_views(array: pa.Array) -> pa.Array:
-    """Return an array of dictionary codes for views as one for plain cells, which Arrow can decode; any other array
-    unchanged."""
+    """For the check of a batch to write, return an array of dictionary codes for views as one for plain cells, which
+    Arrow can decode; any other array unchanged."""
     if not isinstance(array, pa.DictionaryArray) or not _is_view(array.dictionary):
         return array
     plain = pa.string() if pa.types.is_string_view(array.type.value_type) else pa.binary()

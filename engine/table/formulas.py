@@ -112,12 +112,14 @@ def default_formulas(schema: TableSchema) -> dict[int, Formula]:
 
 
 def table_rules(schema: TableSchema) -> MergeRules:
-    """Return the merge rules of the columns of a table. Raises as ``merge_rules``."""
+    """Return the merge rules of a table's columns, as formulas for the rows that are written. Raises as
+    ``merge_rules``."""
     return merge_rules({column.name: column.merge for column in schema.values if column.merge}, schema)
 
 
 def merge_rules(texts: Mapping[str, str], schema: TableSchema) -> MergeRules:
-    """Return merge rules that are given as words or expressions, by the name of their column.
+    """Return merge rules that are given as words or expressions as formulas for the rows that are written, by the name
+    of their column.
 
     Raises:
         InvalidArgumentError: a column cannot have one; or a rule is invalid, or does not fit its column.

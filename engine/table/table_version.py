@@ -233,8 +233,8 @@ def check_here(tablet: Tablet) -> None:
 
 
 def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
-    """Return a stable order that groups the rows of a batch by the number of their tablet, and (number, first, last) of
-    each group."""
+    """For a batch to write, return a stable order that groups the rows of a batch by the number of their tablet, and
+    (number, first, last) of each group."""
     # numpy sorts 16-bit numbers by counting, which takes a fraction of the time.
     is_narrow = len(numbers) and numbers.min() >= 0 and numbers.max() <= _UINT16_MAX
     order = np.argsort(numbers.astype(np.uint16) if is_narrow else numbers, kind="stable")

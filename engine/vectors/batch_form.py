@@ -27,7 +27,7 @@ Places = tuple[int, int, int]
 
 
 class BatchForm:
-    """Lays out batches of one schema, at least one column. Thread safe."""
+    """Lays out vectors as batches of one Arrow schema, at least one column. Thread safe."""
 
     def __init__(self, schema: pa.Schema, widths: Sequence[int]) -> None:
         """``widths`` are the bytes of a cell of each column, 0 for strings and binaries with 32-bit offsets."""

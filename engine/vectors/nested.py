@@ -192,18 +192,19 @@ def _values_of(array: pa.Array) -> _Values:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values inside of cells are strings or binaries."""
+    """For vectors of nested cells: whether values inside of them are strings or binaries."""
     is_ = pa.types
     return is_.is_string(kind) or is_.is_binary(kind) or is_.is_large_string(kind) or is_.is_large_binary(kind)
 
 
 def number_dtype(kind: pa.DataType) -> np.dtype:
-    """Return the numpy type of values inside of cells that have a width, whatever they mean; bools have none here."""
+    """For vectors of nested cells, return the numpy type of values inside of them that have a width, whatever they
+    mean; bools have none here."""
     return _DTYPES[kind.bit_width]
 
 
 def parts_of(kind: pa.DataType) -> list[pa.DataType]:
-    """Return the types that a nested type is made of; none for others."""
+    """For vectors of nested cells, return the types that a nested type is made of; none for others."""
     if pa.types.is_struct(kind):
         return [kind.field(i).type for i in range(kind.num_fields)]
     if pa.types.is_map(kind):
@@ -212,7 +213,8 @@ def parts_of(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def list_offsets(array: pa.Array) -> np.ndarray:
-    """Return the ends (int64) of the lists of an array in its items, beginning with the start of the first."""
+    """For vectors of nested cells, return the ends (int64) of the lists of an array in its items, beginning with the
+    start of the first."""
     count, kind = len(array), array.type
     if pa.types.is_fixed_size_list(kind):
         return np.arange(array.offset, array.offset + count + 1, dtype=np.int64) * kind.list_size

@@ -20,8 +20,8 @@ from .types import DURATIONS, INTEGERS, TIMES, LogicalType
 
 
 def plain_value(value: Any) -> Any:
-    """Return a cell, a scalar of numpy or pyarrow, as the Python value that means the same, and anything else as it is.
-    A moment outside the years 1 to 9999 is its microseconds since 1970, or its days.
+    """Return the value of a cell, a scalar of numpy or pyarrow, as the Python value that means the same, and anything
+    else as it is. A moment outside the years 1 to 9999 is its microseconds since 1970, or its days.
 
     Raises:
         InvalidArgumentError: a moment of numpy has parts of a microsecond.

@@ -104,7 +104,7 @@ def checked_column(name: str, known: Iterable[str], table: str) -> str:
 
 
 def refuse_repeated(names: list[str], what: str) -> None:
-    """Raise InvalidArgumentError: the clause ``what`` names a column twice."""
+    """Raise InvalidArgumentError: in an SQL statement the clause ``what`` names a column twice."""
     if twice := [name for at, name in enumerate(names) if name in names[:at]]:
         raise InvalidArgumentError(f"{what} names the column {twice[0]!r} twice")
 

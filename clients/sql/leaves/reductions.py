@@ -26,7 +26,7 @@ _Source = TableRead | RowsInMemory
 
 
 class Reductions:
-    """The reductions of the tables of a query, each of which is made once."""
+    """The reductions of the leaves of a query, each of which is made once."""
 
     def __init__(
         self, reads: Sequence[TableRead], rows: Sequence[RowsInMemory], is_large: Callable[[TableRead], bool]

@@ -46,7 +46,7 @@ def compile_only_for(level: Level) -> None:
 
 
 def machine_of(level: Level) -> Any:
-    """Return what compiles machine code for a level."""
+    """Return what compiles the machine code of kernels for a level."""
     return llvm.Target.from_triple(level.triple).create_target_machine(
         cpu=level.processor,
         features=",".join(f"+{name}" for name in level.features),
