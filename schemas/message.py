@@ -30,11 +30,11 @@ else:
 
 
 def new_list() -> list[Any]:
-    """Return an empty list, as a ``default_factory``. Not ``list`` itself: pydantic asks for a factory's signature, and
-    that of a builtin takes Python longer than all else in a first message."""
+    """Return an empty list, as the ``default_factory`` of a message's field. Not ``list`` itself: pydantic asks for a
+    factory's signature, and that of a builtin takes Python longer than all else in a first message."""
     return []
 
 
 def new_dict() -> dict[Any, Any]:
-    """Return an empty dict, likewise."""
+    """Return an empty dict, as the ``default_factory`` of a message's field: see ``new_list``."""
     return {}

@@ -14,7 +14,7 @@ from .workers import begin_workers, check_workers
 
 @dataclass(frozen=True, slots=True)
 class SqlLimits:
-    """What statements may take."""
+    """What SQL queries may take of memory and threads."""
 
     memory_bytes: int = 1 << 30
     """Memory of all sorts, joins and groups of statements that run at the same time."""

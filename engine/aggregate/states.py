@@ -42,7 +42,8 @@ class StateKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state of a group, from which measures are computed: that of one column (None: of the rows)."""
+    """The state of a group of an aggregate, from which measures are computed: that of one column (None: of the
+    rows)."""
 
     kind: StateKind
     column: ColumnSchema | None = None
@@ -130,7 +131,7 @@ def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list
 
 
 def halves_of(sums: np.ndarray) -> list[pa.Array]:
-    """Return the columns of a state, the total of integers by group, from sums (int64)."""
+    """Return the columns of an aggregate's state, the total of integers by group, from sums (int64)."""
     return [pa.array(sums & 0xFFFFFFFF), pa.array(sums >> 32)]
 
 
@@ -162,7 +163,7 @@ def _integer_bounds(groups: Groups, values: np.ndarray, valid: np.ndarray | None
 
 
 def integer_bounds(lows: np.ndarray, highs: np.ndarray, dtype: np.dtype, kind: pa.DataType) -> list[pa.Array]:
-    """Return the columns of a state, the bounds of integers by group, given as int64."""
+    """Return the columns of an aggregate's state, the bounds of integers by group, given as int64."""
     none = lows > highs
     cells = [np.where(none, 0, bound).astype(dtype) for bound in (lows, highs)]
     return [to_arrow(FixedVector(bound, ~none), kind) for bound in cells]
@@ -179,7 +180,7 @@ def _float_bounds(groups: Groups, vector: Vector, kind: pa.DataType) -> list[pa.
 
 
 def float_bounds(lows: np.ndarray, highs: np.ndarray, numbers: np.ndarray, kind: pa.DataType) -> list[pa.Array]:
-    """Return the columns of a state, the bounds of floats by group, given as float64."""
+    """Return the columns of an aggregate's state, the bounds of floats by group, given as float64."""
     none = numbers == 0
     bounds = [pa.array(bound, mask=none).cast(kind, safe=False) for bound in (lows, highs)]
     return [*bounds, pa.array(numbers)]

@@ -17,7 +17,8 @@ _ALL_ONES = 0xFFFFFFFF
 
 
 def crc32(data: bytes | memoryview, start: int = 0) -> int:
-    """Return the same as ``zlib.crc32``, on any processor. ``data`` is contiguous."""
+    """Return the checksum of a page or other data: the same as ``zlib.crc32``, on any processor. ``data`` is
+    contiguous."""
     buffer = pa.py_buffer(data)
     if buffer.size < _SHORT_BYTES or not HAS_CARRYLESS_PRODUCT:
         return zlib.crc32(data, start)

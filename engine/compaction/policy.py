@@ -51,7 +51,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Rowsets that a compaction merges, and by how much the average height (and more, as above) drops."""
+    """Rowsets that a compaction merges, and by how much the average height (and more: see the module) drops."""
 
     rowset_ids: frozenset[int]
     gain: float

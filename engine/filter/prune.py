@@ -205,7 +205,8 @@ def is_key_range(bound: BoundFilter, schema: TableSchema) -> bool:
 
 
 def columns_range(bound: BoundFilter, columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> KeyRange:
-    """Return the same as ``key_range`` for the encoding of any NOT NULL columns."""
+    """Return the range that a filter leaves of the encoding of any NOT NULL columns, as ``key_range`` does of the
+    key."""
     prefix: list[Any] = []
     last = _Interval()
     for column in reversed(columns):  # reads every column: an empty interval in any of them leaves no keys

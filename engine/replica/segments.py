@@ -55,7 +55,8 @@ _PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class SegmentPoint:
-    """The end of the log at one look, and the manifest of then. See ``Point``."""
+    """A point to which a replica can be brought, of a log in segments: its end at one look, and the manifest of then.
+    See ``Point``."""
 
     place: LogPlace
     manifest: int
@@ -74,7 +75,8 @@ class SegmentPoint:
 
 
 class SegmentSource:
-    """The log and the manifests of a store in a directory. See ``Source``. One thread at a time calls it."""
+    """Where a replica gets the log and the manifests of a store in a directory. See ``Source``. One thread at a time
+    calls it."""
 
     def __init__(self, watched: FileSystem, files: FileSystem, clock: Clock) -> None:
         """``watched`` are the files, as they are now, and stay open; ``files`` are the same for readers, who keep them
@@ -316,7 +318,7 @@ class SegmentSource:
 
 
 class NeededSegments:
-    """A manifest, and the segments that it needs. See ``NeededLog``."""
+    """What a replica needs of a log in segments: a manifest, and the segments that it needs. See ``NeededLog``."""
 
     def __init__(
         self, source: SegmentSource, manifest: Manifest, attached: list[tuple[int, RowsetEntry]], newest: SegmentPoint

@@ -33,7 +33,7 @@ from .source import GapError, OtherHistoryError, replaced_meanwhile
 
 @dataclass(frozen=True, slots=True)
 class SlotPoint:
-    """A slot as a point of the log. See ``Point``."""
+    """A point to which a replica can be brought, of a log of slots: a slot. See ``Point``."""
 
     slot: Slot
 
@@ -65,7 +65,7 @@ class SlotPoint:
 
 
 class SlotSource:
-    """The slots of the store at ``home``, and its manifests. See ``Source``."""
+    """Where a replica gets the slots and the manifests of the store at ``home``. See ``Source``."""
 
     def __init__(self, home: BucketHome, slots: SlotStore, cache: FileLock | None = None) -> None:
         """``cache`` is the lock of the home's cache, if it is to be released at the end."""
@@ -156,7 +156,8 @@ class SlotSource:
 
 
 class NeededSlots:
-    """The manifest that a slot names, and the slots that it needs. See ``NeededLog``."""
+    """What a replica needs of a log of slots: the manifest that a slot names, and the slots that it needs. See
+    ``NeededLog``."""
 
     def __init__(self, source: SlotSource, newest: SlotPoint) -> None:
         self._reader = SlotReader(source.slots, newest.slot)
@@ -214,7 +215,7 @@ class SlotReplica(Replica[SlotPoint]):
 
 
 def put_back() -> OtherHistoryError:
-    """Return the error of a bucket whose log is another one than before."""
+    """Return a replica's error for a bucket whose log is another one than before."""
     return OtherHistoryError("the bucket was put back to an earlier state: rows that this replica has read are gone")
 
 

@@ -20,11 +20,11 @@ class GapError(Exception):
 
 
 class OtherHistoryError(UnavailableError):
-    """The log is another one than that which a replica applied: the store was put back to an earlier state."""
+    """The log is another one than that which the replica applied: the store was put back to an earlier state."""
 
 
 class ReplacedError(UnavailableError):
-    """The process that has the store has replaced what was to be read: look again."""
+    """The process that has the store has replaced what a replica was to read: look again."""
 
 
 class Point(Protocol):
@@ -65,7 +65,7 @@ GivenPoint = TypeVar("GivenPoint", bound=Point, contravariant=True)
 
 
 class NeededLog(Protocol[GivenPoint]):
-    """A manifest, and the log that it needs, up to one point."""
+    """What a replica needs to be opened: a manifest, and the log that it needs, up to one point."""
 
     @property
     def manifest(self) -> Manifest:
@@ -129,7 +129,7 @@ class Source(Protocol[GivenPoint]):
 
 
 class LookingSource(Source[AnyPoint], Protocol[AnyPoint]):
-    """A source that finds the end of the log itself."""
+    """A source of a replica that finds the end of the log itself."""
 
     def look(self) -> AnyPoint:
         """Return the end of the log: all that was acknowledged before the call is at or before it.

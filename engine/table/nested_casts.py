@@ -17,7 +17,7 @@ from ..vectors.nested import list_offsets
 
 
 class Misfits(NamedTuple):
-    """Cells that do not fit."""
+    """The cells of a received batch that do not fit their nested column."""
 
     rows: np.ndarray
     """A bool for each."""
@@ -32,7 +32,8 @@ LeafCast = Callable[[pa.Array, LogicalType], tuple[pa.Array, np.ndarray | None]]
 
 
 def cast_nested(array: pa.Array, target: LogicalType, leaf: LeafCast) -> tuple[pa.Array, Misfits | None]:
-    """Return an array whose type is castable to ``target`` as one of it, and what did not fit; None for nothing."""
+    """Return an array of a received batch, whose type is castable to ``target``, as one of it, and what did not fit;
+    None for nothing."""
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target.arrow), None
     if not target.is_nested:

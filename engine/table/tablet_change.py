@@ -43,8 +43,8 @@ def tablet_changes(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, 
 
 
 def marked(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, locations: np.ndarray) -> list[TabletChange]:
-    """Return what leaves the ordering values of deletes behind, before these: rows of keys that have none are stored,
-    with cells that nobody sees."""
+    """Return what leaves the ordering values of a batch's deletes behind, before these: rows of keys that have none are
+    stored, with cells that nobody sees."""
     new, changes = locations < 0, []
     if new.any():
         at = np.flatnonzero(new)

@@ -84,7 +84,7 @@ class Sink(Protocol[AnyGroup]):
 
 
 def why_it_failed(error: BaseException) -> str:
-    """Say why a log fails."""
+    """Return the reason for which the log fails, in words."""
     if isinstance(error, LogLostError):
         return error.message
     return f"the log cannot be written: {error or type(error).__name__}; reads continue; restart to recover"

@@ -209,7 +209,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A setting as users see it."""
+    """A setting of the server as users see it."""
 
     name: str
     value: Any

@@ -44,7 +44,7 @@ def consumer(
     limits: BatchLimits | None = None,
     report: Report = lambda progress: None,
 ) -> GroupRunner:
-    """Return what ``consume`` runs; it can be stopped from another thread.
+    """Return the consumer of Kafka's topics that ``consume`` runs; it can be stopped from another thread.
 
     Raises:
         InvalidArgumentError: an argument is wrong.

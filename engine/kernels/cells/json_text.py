@@ -366,8 +366,8 @@ def _find(place, end, steps, step_count, stack, span):
 
 @kernel
 def find_values(data, offsets, count, valid, steps, step_count, work, starts, lengths):
-    """Write where the value at a path of each text lies after ``data``, and its bytes, -1 if the text has none there or
-    is NULL. Return the number of the first text that is not JSON, ``count`` if all are.
+    """Write where the value at a path of each JSON text lies after ``data``, and its bytes, -1 if the text has none
+    there or is NULL. Return the number of the first text that is not JSON, ``count`` if all are.
 
     ``valid`` is 0, or a byte for each text; ``work`` has WORK_BYTES.
     """
@@ -415,8 +415,8 @@ def _write_string(place, end, target):
 
 @kernel
 def write_texts(data, starts, lengths, count, is_text, offsets, target):
-    """Write values end to end: their JSON, or with ``is_text`` the characters of strings, which are never longer; then
-    the length of a null becomes -1."""
+    """Write values of JSON texts end to end: their JSON, or with ``is_text`` the characters of strings, which are never
+    longer; then the length of a null becomes -1."""
     places, sizes, ends = view_i64(starts, count), view_i64(lengths, count), view_i32(offsets, count + 1)
     size = np.int64(0)
     ends[0] = np.int32(0)

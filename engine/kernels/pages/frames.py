@@ -107,7 +107,8 @@ def write_frame(frame: int, base: int, slope: int, end: int, width: int, form: i
 
 @kernel
 def check_frames(payload: int, size: int, row_count: int, cell_bytes: int, forms: int) -> int:
-    """Return 0, or -1 - n if block n contradicts its frame, or the page. Bit f of ``forms`` allows form f.
+    """Check the frames of a page: return 0, or -1 - n if block n contradicts its frame, or the page. Bit f of ``forms``
+    allows form f.
 
     ``size`` bytes hold at least the frames and TAIL_BYTES.
     """
@@ -149,7 +150,8 @@ def check_frames(payload: int, size: int, row_count: int, cell_bytes: int, forms
 
 @kernel
 def load_cells(cells: int, rows: int, cell_bytes: int, valid: int, target: int) -> None:
-    """Write cells as int64; one under NULL (a bool a cell at ``valid``, or 0) as its neighbour, which costs nothing."""
+    """Write the cells of a page's block as int64; one under NULL (a bool a cell at ``valid``, or 0) as its neighbour,
+    which costs nothing."""
     values = view_i64(target, rows)
     if cell_bytes == 8:
         copy_bytes(target, cells, 8 * rows)

@@ -183,23 +183,24 @@ def _take_strings(cells: int, columns: int, rows: int, count: int, offsets: int,
 def read_few_cells(
     places: int, step: int, rows: int, positions: int, count: int, columns: int, cells: int, nulls: int, scratch: int
 ) -> int:
-    """Do as ``read_cells``, for a few rows, and keep the GIL."""
+    """Read rows by their keys as ``read_cells`` does, for a few rows, and keep the GIL."""
     return read_cells(places, step, rows, positions, count, columns, cells, nulls, scratch)
 
 
 @short_kernel
 def few_live_rows(cells: int, columns: int, locations: int, count: int, rows: int) -> int:
-    """Do as ``live_rows``, for a few rows, and keep the GIL."""
+    """Write which rows that were read are alive as ``live_rows`` does, for a few rows, and keep the GIL."""
     return live_rows(cells, columns, locations, count, rows)
 
 
 @short_kernel
 def measure_few(cells: int, nulls: int, columns: int, rows: int, count: int, sizes: int) -> None:
-    """Do as ``measure_columns``, for a few rows, and keep the GIL."""
+    """Measure the columns of rows that were read as ``measure_columns`` does, for a few rows, and keep the GIL."""
     measure_columns(cells, nulls, columns, rows, count, sizes)
 
 
 @short_kernel
 def take_few(cells: int, nulls: int, columns: int, rows: int, count: int, targets: int) -> None:
-    """Do as ``take_columns``, for a few rows of few bytes, and keep the GIL."""
+    """Take the columns of rows that were read as ``take_columns`` does, for a few rows of few bytes, and keep the
+    GIL."""
     take_columns(cells, nulls, columns, rows, count, targets)

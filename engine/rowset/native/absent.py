@@ -44,7 +44,8 @@ def absent_zone_map(column: ColumnSchema, row_count: int) -> ZoneMap:
 
 
 def absent_leaf_zone_map(column: ColumnSchema, path: Path, row_count: int) -> ZoneMap | None:
-    """Return the same of a leaf of a struct column; None if it has no bounds."""
+    """Return the zone map of a leaf of an absent struct column, as ``absent_zone_map`` does of a column; None if it has
+    no bounds."""
     one = _leaf_zone_map_of_one(column, path)
     return one and replace(one, null_count=one.null_count * row_count, row_count=row_count)
 

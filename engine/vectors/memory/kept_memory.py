@@ -10,7 +10,8 @@ _IDLE_SECONDS = 60.0
 
 
 class KeptMemory(ABC):
-    """What `HugePages`, `Lender` and `ReservedMemory` have in common. Thread safe."""
+    """Memory that is kept for the next use: what `HugePages`, `Lender` and `ReservedMemory` have in common. Thread
+    safe."""
 
     def __init__(self) -> None:
         self._is_used = False

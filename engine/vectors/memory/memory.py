@@ -34,7 +34,7 @@ def allocate(count: int, dtype: np.dtype | type | str) -> np.ndarray:
 
 
 def allocate_zeroed(count: int, dtype: np.dtype | type | str) -> np.ndarray:
-    """Return the same as `allocate`, filled with zeros (including the slack)."""
+    """Return memory for cells as `allocate` does, filled with zeros (including the slack)."""
     dtype = np.dtype(dtype)
     if count * dtype.itemsize < _SMALL_BYTES:
         return np.frombuffer(bytearray(count * dtype.itemsize + SLACK_BYTES), dtype, count)
