@@ -15,6 +15,8 @@ from nyala.engine.bucket.files import stored
 from nyala.engine.bucket.files.filesystem import BucketFileSystem
 from nyala.engine.maintenance.upkeep import TabletUpkeep
 from nyala.engine.mvcc.holding import Holding, verb
+from nyala.engine.recovery import sweep_bucket
+from nyala.engine.replica.replica import Replica
 from nyala.engine.store import Store
 from nyala.engine.wal.slots.bucket_slots import BucketSlots
 from nyala.engine.wal.slots.ceiling import CeilingClock
@@ -152,6 +154,26 @@ def caches_know_no_maker() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def clocks_judge_moments() -> Iterator[None]:
+    """A replica whose clock is behind says that an acknowledged write is in the future (0edff730)."""
+    wait = Replica._wait_for_moment
+
+    def judge(self: Replica[Any], moment: int | str, what: str) -> None:
+        self.check_not_ahead(moment, what)
+        wait(self, moment, what)
+
+    with patch.object(Replica, "_wait_for_moment", judge):
+        yield
+
+
+@contextmanager
+def staged_rows_left() -> Iterator[None]:
+    """A sweep leaves rows that were staged for a transaction that nobody will commit any more (15d2a278)."""
+    with patch.object(sweep_bucket, "_abandoned", lambda *how: set[str]()):
+        yield
+
+
 PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -167,6 +189,8 @@ PLANTED: dict[str, Plant] = {
         empty_memory_flushed,
         claims_too_early,
         caches_know_no_maker,
+        clocks_judge_moments,
+        staged_rows_left,
     )
 }
 
@@ -178,5 +202,6 @@ FIRST_SEEDS: dict[str, int] = dict.fromkeys(PLANTED, 0) | {
     "former_holders_refuse": 66,
     "claims_too_early": 1044,
     "caches_know_no_maker": 3886,
+    "clocks_judge_moments": 2446,
 }
 """The first seed that found each; 0: it is among the first few."""
