@@ -21,6 +21,7 @@ from ... import threads
 from ...commit.room import Room
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem
+from ...manifest.files import reign_of
 from .file import PartInfo, PartWriter, Shape, read_info, read_rows
 
 ROOT = "staging"
@@ -102,7 +103,7 @@ class StagingArea:
         self, fs: FileSystem, now: Callable[[], int], seconds_to_live: float, room: Room, first_number: int = 0
     ) -> None:
         """Find parts of earlier runs; ``now`` gives microseconds since 1970, ``room`` the limits on staged bytes. Files
-        get numbers above ``first_number``.
+        get numbers above ``first_number``, of its reign.
 
         Raises:
             UnavailableError, StorageFullError: the directory could not be made or read.
@@ -133,8 +134,10 @@ class StagingArea:
 
     def _find(self, path: str) -> None:
         """Take over a file of an earlier process; remove it unless it is a complete part."""
-        number = path.removeprefix(f"{ROOT}/").removesuffix(_SUFFIX)
-        self._last_number = max(self._last_number, int(number) if number.isdecimal() else 0)
+        name = path.removeprefix(f"{ROOT}/").removesuffix(_SUFFIX)
+        number = int(name) if name.isdecimal() else 0
+        if reign_of(number) == reign_of(self._last_number):  # else this process, if it is slow, lists the next holder's
+            self._last_number = max(self._last_number, number)
         found = None
         with suppress(CorruptionError):  # a staged part is not a promise to commit
             found = read_info(self._fs, path)

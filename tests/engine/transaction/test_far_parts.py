@@ -1,4 +1,4 @@
-"""Staged parts in a bucket: a byte that changes on its way loses no part."""
+"""Staged parts in a bucket: a byte that changes on its way loses no part, and each holder has numbers of its own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import pyarrow as pa
 
 from nyala.engine.bucket.files import BucketFileSystem
 from nyala.engine.bucket.memory import MemoryBucket
+from nyala.engine.commit.room import Room
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.manifest.files import REIGN_BITS
+from nyala.engine.options import StoreOptions
+from nyala.engine.transaction.staging.area import StagingArea
 from nyala.engine.transaction.staging.file import PartInfo, PartWriter, read_info, read_rows
 from nyala.schemas.rows.operation import Operation
+from nyala.schemas.rows.write import Stage
 from tests.doubles.watched_bucket import WatchedBucket
 
 INFO = PartInfo(transaction="load", part="1", table_id=7, staged_at=1_700_000_000_000_000)
@@ -33,3 +38,25 @@ def test_a_part_that_is_damaged_on_its_way_is_fetched_again() -> None:
 
 def _rows(fs: BucketFileSystem, path: str) -> list[tuple[Operation, pa.RecordBatch]]:
     return list(read_rows(fs, path))
+
+
+def test_a_holder_that_opens_late_takes_no_numbers_of_the_next_one() -> None:
+    """It lists what the next holder has staged meanwhile; two files of one name would be one object."""
+    fs = MemoryFileSystem()
+    nexts = _area(fs, 3)
+    first = _staged(nexts, "a")
+    late = _staged(_area(fs, 2), "b")
+    second = _staged(nexts, "c")
+    assert [number >> REIGN_BITS for number in (first, late, second)] == [3, 2, 3]
+    assert len({first, late, second}) == 3
+    again = _staged(_area(fs, 3), "d")
+    assert again == second + 1
+
+
+def _area(fs: MemoryFileSystem, reign: int) -> StagingArea:
+    return StagingArea(fs, lambda: INFO.staged_at, 60, Room(fs, StoreOptions()), reign << REIGN_BITS)
+
+
+def _staged(area: StagingArea, transaction: str) -> int:
+    part = area.write(Stage(transaction=transaction, part="1"), 7, [(Operation.UPSERT, ROWS)])
+    return int(part.path.removeprefix("staging/").removesuffix(".stage"))
