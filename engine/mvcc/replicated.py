@@ -20,17 +20,18 @@ class ReplicatedMvcc(MvccManager):
         super().__init__(clock)
         self._patience_seconds = patience_seconds
         self._safe = self._readable_up_to = 0
-        self.looks = 0
-        """How often somebody has looked for what is new in the log."""
+        self.looked = float("-inf")
+        """All of the log is applied that there was then, in seconds since the machine started."""
         self._advanced = threads.Condition()
 
-    def advance(self, safe: int, readable: int = 0) -> None:
+    def advance(self, safe: int, readable: int = 0, looked: float = float("-inf")) -> None:
         """Let snapshots up to ``safe`` be read: all commits up to it are applied. Whoever names one may read up to
-        ``readable``: all commits up to it are applied that were acknowledged before the log was looked at."""
+        ``readable``: all commits up to it are applied that were acknowledged before the log was looked at, which was
+        at ``looked``."""
         with self._advanced:
             self._safe = max(self._safe, safe)
             self._readable_up_to = max(self._readable_up_to, readable, safe)
-            self.looks += 1
+            self.looked = max(self.looked, looked)
             self._advanced.notify_all()
 
     def snapshot(self) -> int:

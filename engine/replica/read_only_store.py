@@ -253,14 +253,14 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
                 return
             self._check_open()
             began = boot_seconds()
-            self._advance()
+            self._advance(began)
             self._looked_at = began
 
-    def _advance(self) -> None:
+    def _advance(self, looked: float) -> None:
         for _ in range(_LOOKS_MAX):
             point = self._source.look()
             try:
-                self._replica.advance(point)
+                self._replica.advance(point, looked)
                 if self._replica.end >= point.number:  # else it was void
                     return
             except OtherHistoryError:

@@ -52,7 +52,7 @@ from ..manifest.environment import LooseFiles
 from ..manifest.key_budget import KeyIndexBudget
 from ..manifest.manifest import TabletEntry
 from ..manifest.rowset_entry import RowsetEntry
-from ..mvcc.clock import Clock, SystemClock
+from ..mvcc.clock import Clock, SystemClock, boot_seconds
 from ..mvcc.replicated import ReplicatedMvcc
 from ..options import StoreOptions
 from ..recovery.log_replay import LoggedTablets, LogReplay
@@ -92,14 +92,20 @@ class Replica(Generic[AnyPoint]):
     """A store that another process writes, as of the end of its log. One thread calls ``advance``; any may read."""
 
     def __init__(
-        self, source: Source[AnyPoint], options: StoreOptions, clock: Clock | None = None, is_far: bool = False
+        self,
+        source: Source[AnyPoint],
+        options: StoreOptions,
+        clock: Clock | None = None,
+        is_far: bool = False,
+        seconds: Callable[[], float] = boot_seconds,
     ) -> None:
         """``is_far`` says whether the files are far away (`FarFileSystem`). If they are, those that were replaced are
-        gone, and so planned scans end with the tables that they read."""
+        gone, and so planned scans end with the tables that they read. ``seconds`` is the time of looks."""
         self._source = source
         self._options = options
         self._is_far = is_far
         self._clock = clock or SystemClock()
+        self._seconds = seconds
         self._mvcc = ReplicatedMvcc(self._clock, PATIENCE_SECONDS)
         self._answers = NumberedWrites(), TransactionMemory()
         self._pool = ScanPool(options.scan_threads)
@@ -271,11 +277,11 @@ class Replica(Generic[AnyPoint]):
 
     def _wait_for_moment(self, moment: int | str, what: str) -> None:
         timestamp = parse_moment(moment, what)
-        looks = self._mvcc.looks
+        since = self._seconds()
         try:
             self._mvcc.wait_for(timestamp)
         except UnavailableError:
-            if self._mvcc.looks > looks + 1:  # the second look began after the call
+            if self._mvcc.looked > since:
                 self.check_not_ahead(moment, what)
             raise
 
@@ -293,8 +299,8 @@ class Replica(Generic[AnyPoint]):
 
     # Following the log
 
-    def advance(self, newest: AnyPoint) -> None:
-        """Apply the log up to ``newest``, the newest point that is known.
+    def advance(self, newest: AnyPoint, looked: float = float("-inf")) -> None:
+        """Apply the log up to ``newest``, the newest point that is known: there was none after it at ``looked``.
 
         Raises:
             UnavailableError: something is gone, since the log went on, or the store does not answer. What could be
@@ -303,7 +309,7 @@ class Replica(Generic[AnyPoint]):
             OtherHistoryError: close it, and open another one.
         """
         try:
-            self._advance(newest)
+            self._advance(newest, looked)
         finally:
             self._forget_plans()
 
@@ -316,14 +322,14 @@ class Replica(Generic[AnyPoint]):
                 planned.forget_others(applied.tables.tables.values())
             planned.tidy()
 
-    def _advance(self, newest: AnyPoint) -> None:
+    def _advance(self, newest: AnyPoint, looked: float) -> None:
         applied = self._applied
         self._check_open()
         if applied is not None and newest.number <= applied.last.number:
             if (newest.number, newest.mark) != (applied.last.number, applied.last.mark):
                 raise self._source.other_history()
             if newest.manifest == applied.last.manifest:
-                self._mvcc.advance(newest.safe, newest.readable)
+                self._mvcc.advance(newest.safe, newest.readable, looked)
                 return
         if self._source.may_be_void(newest):
             return  # the next point tells
@@ -335,7 +341,7 @@ class Replica(Generic[AnyPoint]):
                 raise _closed()
             self._applied, self._is_sound = advanced, True
             # After the tables that show it, and before anybody counts on it.
-            self._mvcc.advance(newest.safe, newest.readable)
+            self._mvcc.advance(newest.safe, newest.readable, looked)
             self._end = newest.number
             self._moved.notify_all()
         if applied is not None:

@@ -183,13 +183,13 @@ class SlotReplica(Replica[SlotPoint]):
     def __init__(self, home: BucketHome, slots: SlotStore, options: StoreOptions, clock: Clock | None = None) -> None:
         """``slots`` are those of the store at ``home``, whose cache this process has locked (``BucketHome.take``)."""
         self.source = SlotSource(home, slots)
-        super().__init__(self.source, options, clock, is_far=True)
+        super().__init__(self.source, options, clock, True, home.seconds_since_boot)
         self._fresh_at = float("-inf")
         self._listing = LogListing(home.seconds_since_boot)
 
-    def advance_to(self, newest: Slot) -> None:
-        """Apply the log up to ``newest``, the newest slot that is known. Raises as ``advance``."""
-        self.advance(SlotPoint(newest))
+    def advance_to(self, newest: Slot, looked: float = float("-inf")) -> None:
+        """Apply the log up to ``newest``, the newest slot that is known: see ``advance``."""
+        self.advance(SlotPoint(newest), looked)
 
     def snapshot(self, max_staleness: float) -> int:
         """Return a snapshot with every write that was acknowledged more than ``max_staleness`` seconds before the call.

@@ -98,7 +98,7 @@ class Follower:
                 return
             replica = self._replica = self._replica or SlotReplica(self._home, slots, self._options)
         try:
-            replica.advance_to(newest)
+            replica.advance_to(newest, looked)
         except OtherHistoryError:
             self._replica = None
             replica.close()

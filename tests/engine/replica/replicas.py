@@ -76,7 +76,7 @@ class Follower:
     def _advance(self) -> bool:
         assert self.tail.seen is not None
         try:
-            self.replica.advance_to(self.tail.seen)
+            self.replica.advance_to(self.tail.seen, self.tail.looked)
         except StoreError:
             if self.slots.end() == self.tail.seen.header.number:
                 raise  # nothing has changed meanwhile

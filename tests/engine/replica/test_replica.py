@@ -92,6 +92,22 @@ def test_a_clock_that_is_behind_makes_no_acknowledged_write_a_future_one(
         far.result()
 
 
+def test_a_replica_that_is_cut_off_from_the_log_calls_no_moment_a_future_one(
+    holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows the end of the log as of its last look, however often it is brought up to that."""
+    clock = ManualClock(SystemClock().physical_microseconds() - 3_600_000_000)
+    follower = Follower(holder.machine, clock=clock)
+    monkeypatch.setattr(follower.replica._mvcc, "_patience_seconds", 0.3)
+    follower.catch_up()
+    put(holder, 1)
+    reading = ThreadPoolExecutor(1).submit(ids, follower, holder.store.now())
+    while not reading.done():
+        follower.step(0)
+    with pytest.raises(UnavailableError, match="later than what this replica has read of the log"):
+        reading.result()
+
+
 def test_it_writes_nothing(holder: Holder, follower: Follower) -> None:
     put(holder, *range(20))
     holder.store.maintain("t", "flush")
