@@ -18,6 +18,7 @@ from nyala.engine.mvcc.holding import Holding, verb
 from nyala.engine.recovery import sweep_bucket
 from nyala.engine.replica.replica import Replica
 from nyala.engine.store import Store
+from nyala.engine.transaction.staging import area
 from nyala.engine.wal.slots.bucket_slots import BucketSlots
 from nyala.engine.wal.slots.ceiling import CeilingClock
 from nyala.engine.wal.slots.kept import KeptSlot
@@ -174,6 +175,14 @@ def staged_rows_left() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def names_of_the_next_holder() -> Iterator[None]:
+    """A holder that opens late goes on with the numbers of what the next one has staged ("transaction/staging: A holder
+    that opens late takes no next holder's names")."""
+    with patch.object(area, "reign_of", lambda number: 0):
+        yield
+
+
 PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -191,6 +200,7 @@ PLANTED: dict[str, Plant] = {
         caches_know_no_maker,
         clocks_judge_moments,
         staged_rows_left,
+        names_of_the_next_holder,
     )
 }
 
@@ -201,6 +211,7 @@ FIRST_SEEDS: dict[str, int] = dict.fromkeys(PLANTED, 0) | {
     "claims_deleted": 31,
     "former_holders_refuse": 66,
     "claims_too_early": 1044,
+    "names_of_the_next_holder": 1845,
     "caches_know_no_maker": 3886,
     "clocks_judge_moments": 2446,
 }
