@@ -76,6 +76,8 @@ class SlotSource:
         self._fs: BucketFileSystem | None = None
         self._makers: dict[int, str] = {}
         """Of the files that can be read; see ``makers``. Others for each replica."""
+        self._listed_for: int | None = None
+        """The slot that was the newest before files were listed, while they are opened for it."""
 
     def look(self) -> SlotPoint:
         """See LookingSource. Lists the end of the log."""
@@ -100,6 +102,7 @@ class SlotSource:
         self._fs = self.home.files_beside(
             point.store_uuid, options.bucket_cache_bytes, lambda path: maker_of(makers, path)
         )
+        self._listed_for = point.number
         return self._fs
 
     def close_files(self) -> None:
@@ -110,6 +113,7 @@ class SlotSource:
         return newest.header.kind is SlotKind.CLAIM and self.slots.end(newest.number - 1) != newest.number
 
     def following(self, last: SlotPoint, newest: SlotPoint) -> Iterator[LogRecords]:
+        self._listed_for = None
         chain = Chain()
         chain.last = last.slot
         for number in range(last.number + 1, newest.number + 1):
@@ -129,6 +133,8 @@ class SlotSource:
         return newest.header.needed_slot <= last.number + 1
 
     def needed(self, newest: SlotPoint) -> NeededSlots:
+        if newest.number != self._listed_for:
+            self._listed_for = None
         needed = NeededSlots(self, newest)
         self.know(with_makers(with_logged(needed.manifest, needed.attached), needed.makers).makers)
         return needed
@@ -138,7 +144,9 @@ class SlotSource:
 
     def look_for(self, paths: Sequence[str]) -> None:
         assert self._fs is not None, "made before anything is opened"
-        if not all(map(self._fs.exists, paths)):
+        # A file that was listed before it was named may be one of a history that is gone, and replaced since.
+        is_sure = self._fs.is_read if self._listed_for is None else self._fs.exists
+        if not all(map(is_sure, paths)):
             self._fs.look_again(paths[0].rpartition("/")[0])
 
     def check_newest(self, point: SlotPoint) -> None:

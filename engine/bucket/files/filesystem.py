@@ -240,6 +240,11 @@ class BucketFileSystem:
             for path in gone:  # those who read one go on with what is here of it
                 self._forget(path)
 
+    def is_read(self, path: str) -> bool:
+        """Whether somebody has a file open."""
+        with self._lock:
+            return self._is_read(clean_path(path))
+
     def take_stock(self) -> None:
         """List everything by one request: what is not in ``own``, and empty now, is not asked for until
         ``forget_stock``. For an opening, which looks into many such directories. Raises OSError."""

@@ -416,3 +416,35 @@ def test_it_shows_nothing_of_a_history_after_which_the_bucket_was_put_back(more:
     for each in (again.replica, gone.store, stays.store):
         with suppress(UnavailableError):
             each.close()
+
+
+def test_files_that_stay_when_the_bucket_is_put_back_are_not_taken_for_those_of_their_names() -> None:
+    """It lists them before the holder makes others of the same names, and of other sizes."""
+    machine = Machine()
+    with Holder.of(machine).store as store:
+        first = Holder(machine, store)
+        first.database.create_table("t", SCHEMA, ["id"])
+        put(first, *range(500), v=1)
+        store.maintain("t", "flush")
+    objects: Any = machine.shared
+    saved = dict(objects._contents)
+    Holder.of(machine.other()).store.close()
+    gone = Holder.of(machine.other())
+    put(gone, *range(500), v=5)
+    gone.store.maintain("t", "flush_deltas")
+    gone.machine.objects.is_away = True
+    stay = {name: content for name, content in objects._contents.items() if "/tablets/" in name}
+    objects._contents = {**stay, **saved}
+    with Holder.of(machine.other()).store:
+        follower = Follower(machine)
+        follower.catch_up()
+        assert set(values(follower)) == {1}
+    stays = Holder.of(machine.other())
+    put(stays, *range(20), v=7)
+    stays.store.maintain("t", "flush_deltas")
+    assert any(len(objects._contents[name]) != len(content) for name, content in stay.items()), "names repeat"
+    follower.catch_up()
+    assert values(follower) == [7] * 20 + [1] * 480
+    for each in (follower.replica, gone.store, stays.store):
+        with suppress(UnavailableError):
+            each.close()
