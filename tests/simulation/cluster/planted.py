@@ -5,7 +5,7 @@ Some are of the history of this repository: their text names the commit that men
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,6 +17,7 @@ from nyala.engine.maintenance.upkeep import TabletUpkeep
 from nyala.engine.mvcc.holding import Holding, verb
 from nyala.engine.recovery import sweep_bucket
 from nyala.engine.replica.replica import Replica
+from nyala.engine.replica.slots import SlotSource
 from nyala.engine.store import Store
 from nyala.engine.transaction.staging import area
 from nyala.engine.wal.slots.bucket_slots import BucketSlots
@@ -183,6 +184,20 @@ def names_of_the_next_holder() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def old_listings_count() -> Iterator[None]:
+    """A replica believes what it listed of a history that is gone, though files of these names were made anew
+    ("replica: Files that stay when a bucket is put back are not taken for others")."""
+
+    def look_for(self: SlotSource, paths: Sequence[str]) -> None:
+        assert self._fs is not None
+        if not all(map(self._fs.exists, paths)):
+            self._fs.look_again(paths[0].rpartition("/")[0])
+
+    with patch.object(SlotSource, "look_for", look_for):
+        yield
+
+
 PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -201,6 +216,7 @@ PLANTED: dict[str, Plant] = {
         clocks_judge_moments,
         staged_rows_left,
         names_of_the_next_holder,
+        old_listings_count,
     )
 }
 
@@ -210,6 +226,7 @@ FIRST_SEEDS: dict[str, int] = dict.fromkeys(PLANTED, 0) | {
     "empty_memory_flushed": 21,
     "claims_deleted": 31,
     "former_holders_refuse": 66,
+    "old_listings_count": 951,
     "claims_too_early": 1044,
     "names_of_the_next_holder": 1845,
     "caches_know_no_maker": 3886,
