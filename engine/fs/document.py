@@ -25,7 +25,8 @@ def pack(magic: bytes, version: int, body: bytes) -> bytes:
 
 
 def unpack(document: bytes, path: str, magic: bytes, version: int, what: str) -> bytes:
-    """Return the body of the document in the file ``path``; ``what`` names it in errors.
+    """Check magic, version and checksum of a file that is written as a whole, and return its body; ``what`` names it in
+    errors.
 
     Raises:
         CorruptionError: the bytes are not what was written.

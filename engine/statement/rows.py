@@ -18,7 +18,8 @@ from ..vectors.physical import physical_of
 
 
 def key_ids(rows: pa.RecordBatch, version: TableVersion) -> pa.Array:
-    """Return one value per row of a statement that identifies its key; columns are named as in the table."""
+    """Return one value per row of an ``update_where`` or another statement of the engine, which identifies its key;
+    columns are named as in the table."""
     columns = [rows.column(column.name) for column in version.schema.key]
     keys = version.encoder.encode([from_arrow(cells, physical_of(cells.type)) for cells in columns])
     return pa.array(keys.values) if isinstance(keys, U64Keys) else to_arrow(keys_as_bytes(keys), pa.binary())

@@ -63,7 +63,8 @@ def note_of(fs: FileSystem) -> bytes | None:
 
 
 def finish(fs: FileSystem, directory: str) -> None:
-    """Replace the old segments in ``directory``, which have been kept under other names, by the new ones."""
+    """Replace the segments of the damaged log in ``directory``, which have been kept under other names, by those of the
+    new log."""
     numbers = segment_numbers(fs, DIRECTORY)
     for number in numbers:
         new, path = segment_path(DIRECTORY, number), segment_path(directory, number)

@@ -82,7 +82,9 @@ def _table_name(message: Any) -> str:
     if message.temporary:
         raise InvalidArgumentError("there are no temporary tables: leave temporary out")
     if message.transaction_id:
-        raise InvalidArgumentError("rows are ingested as one commit: end the transaction first")
+        raise InvalidArgumentError(
+            "an ingest is a commit of its own, and cannot be part of a transaction: commit or roll back first"
+        )
     if message.catalog not in ("", CATALOG) or message.schema not in ("", SCHEMA):
         raise NotFoundError(f"the only schema is {CATALOG}.{SCHEMA}")
     if not message.table:

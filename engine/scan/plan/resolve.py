@@ -329,10 +329,7 @@ def _within(partition: TabletPartition, table: Table, version: TableVersion) -> 
         if tablet.partition.upper == partition.upper:
             return found
         lower = tablet.partition.upper
-    raise NotFoundError(
-        f"table {table.name!r} no longer has the tablets that the scan was planned for: its range was dropped; plan "
-        "the scan again"
-    )
+    raise NotFoundError(f"a range of table {table.name!r} was dropped after the scan was planned: plan the scan again")
 
 
 def pinned(spec: ScanSpec, tablets: list[Tablet], table: Table, request: ScanRequest) -> list[Version]:

@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from nyala.engine.bucket.files import stored
 from nyala.engine.bucket.files.filesystem import BucketFileSystem
+from nyala.engine.home.holding import Holding, verb
 from nyala.engine.maintenance.upkeep import TabletUpkeep
-from nyala.engine.mvcc.holding import Holding, verb
 from nyala.engine.recovery import sweep_bucket
 from nyala.engine.replica.replica import Replica
 from nyala.engine.replica.slots import SlotSource

@@ -73,7 +73,7 @@ def read_alone(text: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise InvalidArgumentError("it is not UTF-8") from None
     except RecursionError:
-        raise InvalidArgumentError("it has too many objects or lists inside of each other") from None
+        raise InvalidArgumentError("its objects or lists are nested too deeply") from None
     except ValueError as error:
         raise InvalidArgumentError(f"it is not JSON: {error}") from None
     if not isinstance(value, dict):

@@ -67,7 +67,7 @@ BAD: list[tuple[bytes, str]] = [
     (b'{"id": 1}\n{"id": 2}', "not JSON"),
     (b'{"id": 1', "not JSON"),
     (b'{"id": 1},"n":{}', "not JSON"),
-    (b'{"id": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too many objects or lists"),
+    (b'{"id": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
     (b'{"id": "x"}', "'x' is not a valid int64"),
     (b'{"id": 1.5}', "1.5 is not a valid int64"),
     (b'{"id": null}', "'id' is NULL"),

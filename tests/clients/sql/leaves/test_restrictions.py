@@ -223,7 +223,7 @@ def test_rows_of_a_begun_read_are_taken_once(db: Database, tables: SqlEngine) ->
     again = list(begun.get_fragments())
     assert sum(part.to_table().num_rows for part in first) == 4_000
     for part in (first[0], again[0]):
-        with pytest.raises(RuntimeError, match="reads table 'large' again"):
+        with pytest.raises(RuntimeError, match="reads table 'large' twice"):
             part.to_table()
 
 
