@@ -178,8 +178,8 @@ def staged_rows_left() -> Iterator[None]:
 
 @contextmanager
 def names_of_the_next_holder() -> Iterator[None]:
-    """A holder that opens late goes on with the numbers of what the next one has staged ("transaction/staging: A holder
-    that opens late takes no next holder's names")."""
+    """A holder that opens late goes on with the numbers of what the next one has staged ("transaction/staging:
+    A late holder takes no next holder's names")."""
     with patch.object(area, "reign_of", lambda number: 0):
         yield
 
@@ -187,7 +187,7 @@ def names_of_the_next_holder() -> Iterator[None]:
 @contextmanager
 def old_listings_count() -> Iterator[None]:
     """A replica believes what it listed of a history that is gone, though files of these names were made anew
-    ("replica: Files that stay when a bucket is put back are not taken for others")."""
+    ("replica: Files left in a bucket put back are not taken for others")."""
 
     def look_for(self: SlotSource, paths: Sequence[str]) -> None:
         assert self._fs is not None
