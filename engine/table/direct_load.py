@@ -14,7 +14,7 @@ write lock.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -121,8 +121,9 @@ class DirectLoad:
         """
         places = _in_key_order(part.keys, -(-part.rows.nbytes // TARGET_BYTES))
         first, *others = [partial(self._write, version, part, each, new, staged, defaults) for each in places]
-        helpers = [pool.submit(other) for other in others] if pool else []
+        helpers: list[Future[None]] = []
         try:
+            helpers += map(pool.submit, others) if pool else ()
             first()
             for other, helper in zip_longest(others, helpers):
                 if helper is None or helper.cancel():
