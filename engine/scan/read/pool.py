@@ -117,9 +117,12 @@ class _Piece(Future[Any]):
         work, self._work = self._work, None
         try:
             if self.set_running_or_notify_cancel() and work is not None:
-                self.set_result(work())
-        except BaseException as error:  # whoever waits gets it
-            self.set_exception(error)
+                try:
+                    result = work()
+                except BaseException as error:  # whoever waits gets it
+                    self.set_exception(error)
+                else:
+                    self.set_result(result)
         finally:
             self._pool.ended()
 

@@ -28,6 +28,18 @@ def test_a_single_piece_is_done_by_the_thread_that_waits_for_it(threads: int) ->
         failed.result()
 
 
+def test_an_interrupt_after_the_result_is_not_the_result() -> None:
+    piece = ScanPool(0).submit(int, "7")
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    piece.add_done_callback(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        piece.result()
+    assert piece.result() == 7
+
+
 def test_without_helpers_nothing_is_begun_before_it_is_needed() -> None:
     pool, done = ScanPool(1), list[int]()
     pieces = [pool.submit(done.append, number) for number in range(5)]
