@@ -167,7 +167,7 @@ class Scheduler:
             except Abandoned:
                 errors.append(self._end_of_run or HangError("the run was abandoned"))
             except BaseException as error:
-                errors.append(error)
+                errors.append(self._end_of_run or error)  # a library may say Abandoned in words of its own
             finally:
                 self._end()
 
@@ -204,7 +204,8 @@ class Scheduler:
             except Abandoned:
                 pass
             except BaseException as error:
-                self.failures.append((task.name, error))
+                if not self.is_over and not task.is_dead:  # else it may be Abandoned in other words
+                    self.failures.append((task.name, error))
             finally:
                 work = _nothing  # what it alone kept goes now, not beside the next turn
                 task.is_over = True

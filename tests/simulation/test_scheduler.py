@@ -159,6 +159,22 @@ def test_a_run_stops_at_any_step_and_nothing_goes_on() -> None:
         assert not scheduler.failures
 
 
+def test_the_end_of_a_run_is_the_same_when_a_library_puts_it_into_other_words() -> None:
+    def work() -> None:
+        for _ in range(100):
+            try:
+                threads.sleep(0.01)
+            except BaseException as error:
+                raise ValueError("a serializer failed") from error
+
+    for step in range(1, 60, 7):
+        scheduler = Scheduler(RandomWalk(Random(step), 0.3), Random(step))
+        scheduler.stop_at(step, lambda: None)
+        with simulated(scheduler, Random(step)), pytest.raises(Stopped):
+            scheduler.run(lambda: (beside(work, work), work()))
+        assert not scheduler.failures
+
+
 def test_a_seed_has_one_trace_and_another_seed_another() -> None:
     def work() -> None:
         lock = threads.Lock()
