@@ -70,6 +70,8 @@ class ServerWait:
     def reset(self) -> None:
         """Start over with full patience, after something got through."""
         self._resends = 0
+        self._is_unknown = False
+        """Whether an answer was lost, so that a server may have carried the request out."""
         self._told_seconds = 0.0
         self._began = time.monotonic()
         self._waited_seconds = 0.0
@@ -83,6 +85,7 @@ class ServerWait:
             UnavailableError: waited long enough; the message names the server and the time.
         """
         self._began = time.monotonic() - self._waited_seconds
+        self._is_unknown |= error.answer_is_lost
         self._wait(error)
         self._waited_seconds = time.monotonic() - self._began
 
@@ -128,7 +131,7 @@ class ServerWait:
         except RefusedError as refused:
             raise refused.refusal from None
         except UnavailableError as away:
-            raise UnavailableError(f"{error.message}; {away.message}", locations=away.locations) from None
+            raise self._ended(f"{error.message}; {away.message}", away) from None
         if not (is_refusal or self._retries):  # it may have been applied: only the next request goes there
             raise error
 
@@ -158,8 +161,13 @@ class ServerWait:
         if isinstance(error, RefusedError):
             return error.refusal
         waited = time.monotonic() - self._began
-        return UnavailableError(
-            f"gave up on {self._server} after {waited:.1f} s: {error.message}",
-            error.retry_after_seconds,
-            error.locations,
-        )
+        return self._ended(f"gave up on {self._server} after {waited:.1f} s: {error.message}", error)
+
+    def _ended(self, message: str, last: UnavailableError) -> UnavailableError:
+        """Return the error of a request after its last one: who has not the store now, or is busy, does not say that
+        nothing was applied before."""
+        if not self._is_unknown:
+            return UnavailableError(message, last.retry_after_seconds, last.locations)
+        ended = UnavailableError(message)
+        ended.answer_is_lost = True
+        return ended

@@ -80,6 +80,35 @@ def test_a_process_that_refused_a_write_is_not_asked_why_but_the_next_one_looked
         ServerWait(lambda: False, True, "the server", follower=processes).wait(read_only)
 
 
+@pytest.mark.parametrize("retries", [True, False])
+def test_nobody_refuses_what_another_may_have_carried_out(processes: Processes, retries: bool) -> None:
+    """A client that is told so must not send a write again that has no number."""
+
+    def is_away() -> None:
+        raise UnavailableError("it is a standby, and no process has the store", 0.2, [])
+
+    lost = UnavailableError("the connection broke")
+    lost.answer_is_lost = True
+    processes.follow = is_away
+    wait = ServerWait(lambda: True, retries, follower=processes)
+    with pytest.raises(UnavailableError, match="it is a standby") as raised:
+        wait.wait(lost)
+    assert raised.value.answer_is_lost
+    assert (raised.value.locations, raised.value.retry_after_seconds) == (None, None)
+
+
+@pytest.mark.parametrize("retries", [True, False])
+def test_a_call_that_reached_nobody_was_refused_by_all(processes: Processes, retries: bool) -> None:
+    def is_away() -> None:
+        raise UnavailableError("it is a standby, and no process has the store", locations=[])
+
+    processes.follow = is_away
+    wait = ServerWait(lambda: True, retries, follower=processes)
+    with pytest.raises(UnavailableError) as raised:
+        wait.wait(GONE)
+    assert raised.value.locations == [] and not raised.value.answer_is_lost
+
+
 def test_the_error_names_the_seconds_that_were_waited(processes: Processes) -> None:
     processes.wait.wait(GONE)
     processes.sleep(3_600)
