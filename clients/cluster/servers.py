@@ -205,7 +205,9 @@ class Servers:
             if repr(name) in error.message:
                 raise
             said = f"the server {name!r}: {error.message}"
-            raise UnavailableError(said, error.retry_after_seconds, error.locations) from None
+            away = UnavailableError(said, error.retry_after_seconds, error.locations)
+            away.answer_is_lost = error.answer_is_lost
+            raise away from None
         except StoreError as error:
             error.add_note(f"from the server {name!r}")
             raise
