@@ -40,6 +40,7 @@ use, but for a sixteenth, which stays free for running flushes and compactions. 
 and ``transaction_bytes`` are parts of ``memory_bytes``."""
 _EMBEDDED_SHARE = 4
 """The part of a machine's memory that is the budget of a store, as a divisor; a server takes a half."""
+_ANSWERS_BYTES_MAX = 256 << 20
 _NEVER_ABOVE_DEFAULT = frozenset(
     {
         "flush_bytes",
@@ -201,6 +202,11 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     def pages_min(self) -> int:
         """The least bytes of the page cache."""
         return self.budget_bytes // 16 if self.page_cache_bytes is None else self.page_cache_bytes
+
+    @property
+    def answers_bytes(self) -> int:
+        """The most bytes of answers to gets that a store keeps."""
+        return min(self.budget_bytes // 16, _ANSWERS_BYTES_MAX)
 
     @property
     def here(self) -> ServerIdentity | None:

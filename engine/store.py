@@ -32,12 +32,11 @@ from .fs.far import FarFileSystem
 from .home.directory import DirectoryHome
 from .home.holding import Answer, Asked, Holding, held_answer, held_verb, verb
 from .home.home import Home, Opening
-from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp, TabletOp, followed_by, kind_of
 from .maintenance.replay_cost import ReplayCost
-from .maintenance.together import FlushTogether, perform_on_all
+from .maintenance.together import perform_on_all, table_operations
 from .manifest import pin_note
 from .manifest.damage import DamageRegistry
 from .manifest.manifest import CleanStopEntry
@@ -147,7 +146,7 @@ class Store:
         )
         self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds, options.server)
         self._room = Room(self._fs, options)
-        self._grants = Grants(self._catalog, self._environment.manifest, self._mvcc.check_now)
+        self._grants = Grants(self._catalog, self._environment.manifest, self._mvcc.check_now, self._log.stamps)
         self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room, self._home.first_number)
         parts = self._log_freeing, options, uuid.uuid4, self._authors
         self._checkpoints = Checkpoints(self._environment, self._log, *parts)
@@ -165,9 +164,11 @@ class Store:
             damage=self.damage,
             pool=self._pool,
             options=options,
+            stamps=self._log.stamps,
+            keeps_answers=self._home.place is None,  # else they end with a lease
             is_far=isinstance(self._environment.fs, FarFileSystem),
         )
-        share_memory(options, self._environment, self._gate, self._reads.memory)
+        share_memory(options, self._environment, self._gate, self._reads.used_bytes)
         self._statements = Statements(
             table=self._catalog.table,
             log=self._log,
@@ -340,6 +341,8 @@ class Store:
         return self.look_up(table, keys).to_table()
 
     get_row = _of(lambda store: store._reads.ways.get_row)
+    stamped_row = _of(lambda store: store._reads.ways.stamped_row)
+    kept_answers = _of(lambda store: store._reads.kept_answers)
 
     # Work that other processes do, and moves of tablets
 
@@ -431,6 +434,7 @@ class Store:
         if not self.holding.close():
             return
         self._wal.writer.hurry()
+        self._reads.close()
         self._maintenance.stop()
         for pool in (self._pool, self._load_pool):
             pool.shutdown(wait=True, cancel_futures=True)
@@ -480,18 +484,9 @@ class Store:
             operations.append(TabletOp("delete replaced files", lambda: 1.0, self._home.remove_garbage))
         self._planned.tidy()
         self._gate.measure()
-        environment, is_pressed = self._environment, self._gate.is_pressed
+        parts = self._environment, self.options, self._gate.is_pressed, self._snapshots.ancient_history_mark
         for table in self._catalog.tables():
-            mark = partial(self._snapshots.ancient_history_mark, table)
-            tablets = [each for each in table.tablets if not each.is_empty]
-            for tablet in tablets:
-                work = upkeep.TabletUpkeep(tablet, environment, self.options, is_pressed, mark, table.name)
-                operations.append(work.index())
-                if table.is_maintained:
-                    operations += work.operations(self._after_flush)
-            if table.is_maintained and len(tablets) > 1:
-                of_all = FlushTogether(partial(getattr, table, "tablets"), environment, is_pressed, mark, table.name)
-                operations += of_all.operations(self._after_flush)
+            operations += table_operations(table, *parts, self._after_flush)
         return operations
 
     def _after_flush(self) -> None:

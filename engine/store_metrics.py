@@ -104,6 +104,7 @@ class StoreMetrics:
 
     def _memory(self) -> list[MetricFamily]:
         state, cache, index = self._gate.state(), self._environment.page_cache, self._environment.key_index
+        hits, answers_bytes = self._reads.answers_kept
         kinds = {
             "rows": state.stores_bytes,
             "flushes": state.flushing_bytes,
@@ -111,6 +112,7 @@ class StoreMetrics:
             "key_index": index.used_bytes,
             "page_cache": cache.size_bytes,
             "reads": self._reads.memory.taken_bytes,
+            "answers": answers_bytes,
             "reusable": idle_bytes(),
         }
         limits = {
@@ -119,6 +121,7 @@ class StoreMetrics:
             "key_index": index.limit_bytes,
             "page_cache": cache.capacity_bytes,
             "reads": self._options.reads_bytes,
+            "answers": self._options.answers_bytes,
         }
         return [
             gauge("nyala_memory_bytes", "Memory of the store.", *each_of("kind", kinds)),
@@ -135,6 +138,7 @@ class StoreMetrics:
             counter("nyala_throttled_seconds", "Time that batches waited for memory.", one(state.throttled_seconds)),
             counter("nyala_refused_batches", "Batches refused because memory was full.", one(state.refused_batches)),
             counter("nyala_page_cache_hits", "Pages found in the page cache.", one(cache.hits)),
+            counter("nyala_kept_answers", "Gets of rows that were answered by kept answers.", one(hits)),
             counter("nyala_page_cache_misses", "Pages read from files.", one(cache.misses)),
         ]
 

@@ -208,6 +208,8 @@ class Catalog:
         self.names_version += 1
         if state.name != old_name:
             del self._tables[old_name]
+        for each in (table, *((replaced.table,) if replaced else ())):
+            each.redefined()
         return gone
 
     def drop(self, name: str) -> Table:
@@ -222,6 +224,7 @@ class Catalog:
                 table.dropped_until = 0
                 del self._tables[name]
                 self.names_version += 1
+                table.redefined()
         self._retire(table)
         return table
 
@@ -245,6 +248,7 @@ class Catalog:
                 self._dropped[table.table_id] = table
                 del self._tables[name]
                 self.names_version += 1
+                table.redefined()
 
     def recall(self, name_or_id: str | int, new_name: str | None) -> Table:
         """Bring back a table that was set aside, under ``new_name`` if given, and return it.
@@ -268,6 +272,7 @@ class Catalog:
                 self._tables[name] = table
                 self.names_version += 1
                 del self._dropped[table.table_id]
+                table.redefined()
         return table
 
     def dropped(self) -> list[DroppedTable]:

@@ -17,6 +17,7 @@ from ...schemas.store.grants import (
 )
 from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.table import TableSchema
+from ..commit.row_stamps import RowStamps
 from ..manifest.manifest import GrantEntry, Manifest, ManifestFile
 from ..table.table import Table
 from .catalog import Catalog
@@ -28,12 +29,15 @@ Change = Callable[[dict[Privilege, Columns]], dict[Privilege, Columns]]
 class Grants:
     """The grants on a store's tables, by the numbers of tables and columns in its manifest. Thread safe."""
 
-    def __init__(self, catalog: Catalog, manifest: ManifestFile, check_now: Callable[[], None]) -> None:
+    def __init__(
+        self, catalog: Catalog, manifest: ManifestFile, check_now: Callable[[], None], stamps: RowStamps
+    ) -> None:
         """``check_now`` raises UnavailableError if another process may have the store, and have changed its grants."""
         self._check_now = check_now
         self._catalog = catalog
         self._manifest = manifest
         self._changes = 0
+        self._stamps = stamps
 
     def version(self) -> tuple[int, int]:
         """Return what differs after each change of what ``listed`` returns. Raises UnavailableError."""
@@ -104,6 +108,7 @@ class Grants:
 
         self._manifest.commit(edited)
         self._changes += 1
+        self._stamps.store_changes()
         return self._of(lambda each: (each.user, each.role) == whose[:2])
 
     def _of(self, is_wanted: Callable[[GrantEntry], bool]) -> list[Grant]:

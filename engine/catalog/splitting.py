@@ -121,6 +121,7 @@ def _put_in_place(
         for tablet in _kept(table, tablet_splits):
             tablet.schema = version.schema
         table.version = version
+        table.redefined()
 
 
 def _kept(table: Table, tablet_splits: Sequence[TabletSplit]) -> list[Tablet]:

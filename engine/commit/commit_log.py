@@ -27,6 +27,7 @@ from ..wal.group import Stamp
 from ..wal.turn import Awaited
 from ..wal.writer import LogWriter
 from .commit_authors import CommitAuthors, Origin
+from .row_stamps import RowStamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class CommitLog:
         self._latch = latch
         self.authors = CommitAuthors()
         """Who made the newest commits."""
+        self.stamps = RowStamps(mvcc.now)
+        """Until when rows stay the newest ones."""
         self._to_sync: list[tuple[int, int]] = []
         """A heap of (lsn, timestamp): applied commits that are visible once they are synced."""
         self._to_write: list[tuple[int, int]] = []

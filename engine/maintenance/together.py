@@ -17,10 +17,11 @@ from ..compaction.report import FlushReport
 from ..fs.together import SyncTogether
 from ..manifest.environment import Environment
 from ..mvcc.clock import elapsed_seconds
-from ..options import MIB
+from ..options import MIB, StoreOptions
+from ..table.table import Table
 from ..tablet.tablet import Tablet
 from .op import URGENT_SCORE, MaintenanceOp, TabletOp, followed_by
-from .upkeep import at_work, held_deltas, held_rows, left_over_deltas, left_over_rows, memrowsets, perform
+from .upkeep import TabletUpkeep, at_work, held_deltas, held_rows, left_over_deltas, left_over_rows, memrowsets, perform
 
 _TOGETHER = 256
 """The most tablets in one manifest commit of flushes; and the most bytes in memory of these."""
@@ -215,3 +216,24 @@ def _batches(tablets: Iterable[Tablet]) -> Iterator[list[Tablet]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def table_operations(
+    table: Table,
+    environment: Environment,
+    options: StoreOptions,
+    is_pressed: Callable[[], bool],
+    mark: Callable[[Table], int],
+    after_flush: Callable[[], None],
+) -> Iterator[MaintenanceOp]:
+    """Yield the maintenance of a table: of each of its tablets that are not empty, and of all together. ``mark``
+    returns the ancient history mark of a table."""
+    of_table = environment, is_pressed, partial(mark, table), table.name
+    tablets = [each for each in table.tablets if not each.is_empty]
+    for tablet in tablets:
+        work = TabletUpkeep(tablet, environment, options, *of_table[1:])
+        yield work.index()
+        if table.is_maintained:
+            yield from work.operations(after_flush)
+    if table.is_maintained and len(tablets) > 1:
+        yield from FlushTogether(partial(getattr, table, "tablets"), *of_table).operations(after_flush)

@@ -436,6 +436,7 @@ class Arrivals:
         with self._environment.latch.on_failure("an arrived tablet could not be installed"):
             table.changed(asked.last_change)
             table.version = version
+            table.redefined()
 
 
 def arrived(manifest: Manifest, table: Table) -> list[tuple[TabletEntry, MovedEntry]]:

@@ -315,6 +315,7 @@ class Departures:
                 self._commit(departure, empty)
                 with environment.latch.on_failure("a moved tablet could not be removed"):
                     table.version = table.version.with_tablet(tablet, empty)
+                    table.redefined()
 
     def _check_same(self, departure: _Departure) -> None:
         """Check, under the locks, that the round contains the whole tablet."""

@@ -43,6 +43,7 @@ from ..catalog.grants import listed_grants
 from ..cfile.cache import PageCache
 from ..commit.commit_authors import Authored
 from ..commit.numbered_writes import NumberedWrites
+from ..commit.row_stamps import RowStamps
 from ..commit.transaction_memory import TransactionMemory
 from ..fs.failures import named
 from ..fs.low_water import LowWater
@@ -464,6 +465,8 @@ class Replica(Generic[AnyPoint]):
                 damage=self.damage,
                 pool=self._pool,
                 options=options,
+                stamps=RowStamps(self._clock.now),
+                keeps_answers=False,
                 is_far=self._is_far,
             )
 

@@ -212,7 +212,7 @@ class Statements:
             for each in changes:
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
             if changes:
-                table.changed(commit.timestamp)
+                table.changed(commit.timestamp, [part.hashes for each in works for part in each.routed.parts])
                 table.auto_increment.learn(each.change for each in changes)
             if ticket:
                 ticket.keep(said, commit.lsn, commit.timestamp)

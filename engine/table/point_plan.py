@@ -12,6 +12,7 @@ from ...schemas.limits.limits import Limits
 from ...schemas.store.description import TableDescription
 from ...schemas.table.column import ColumnSchema
 from .. import threads
+from ..commit.row_stamps import RowStamps, Stamps
 from ..filter.expiry import Expiry
 from ..partition.router import NOWHERE
 from ..rowset.native.row_columns import RowColumns
@@ -110,6 +111,16 @@ class PointPlan:
         if cells and (expiry := self._expiry) and expiry.is_gone(cells[columns.ids.index(expiry.column.id)], snapshot):
             return None
         return cells
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether rows end by the clock, without a commit."""
+        return self._expiry is not None
+
+    def stamps(self, key: Sequence[Any], stamps: RowStamps, table_id: int) -> Stamps:
+        """Return the stamps of the row with a key, which ``get`` has found."""
+        raw = [convert(value) for convert, value in zip(self._raw_keys, key, strict=True)]
+        return stamps.of(table_id, *self._placed(raw))
 
     def _row(self, cells: list[RawCell]) -> dict[str, Any]:
         for i, convert in self._conversions:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import NotFoundError, UnavailableError
 from ...schemas.limits.limits import Limits
+from ...schemas.protocol.service import RowStamp
 from ...schemas.rows.operation import Operation
 from ...schemas.rows.write import Durability, WriteCommand
 from ...schemas.store.description import TableDescription
@@ -20,12 +21,14 @@ from .. import threads
 from ..commit.commit_authors import origin_of
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import Ticket
+from ..commit.row_stamps import RowStamps
 from ..tablet import outcome
 from ..tablet.attach import StagedRowSet, attach
 from ..tablet.outcome import Outcome, all_stored
 from ..tablet.point_read import UndecidedError
 from ..tablet.tablet import Tablet
 from ..tablet.tablet_change import TabletChange
+from ..vectors.keys.placed_key import PlacedKey
 from .auto_increment import AutoIncrement
 from .checked_batch import CheckedBatch
 from .direct_load import DirectLoad
@@ -61,6 +64,8 @@ class Table:
         self.alteration_lock = threads.Lock()
         """Held during an alteration, which may take long; taken before the catalog's lock."""
         self._last_change = last_change
+        self._stamps: RowStamps | None = None
+        """None: nobody has asked until when rows stay the newest ones."""
         self._changing = threads.Lock()
 
     @property
@@ -87,10 +92,39 @@ class Table:
         """The timestamp of the newest commit that changed rows; it may not be visible yet. 0 if there is none."""
         return self._last_change
 
-    def changed(self, timestamp: int) -> None:
-        """Record a commit that changed rows, under the write locks of their tablets or at recovery."""
+    def changed(self, timestamp: int, hashes: Collection[np.ndarray] | None = None) -> None:
+        """Record a commit that changed rows, under the write locks of their tablets or at recovery, before it becomes
+        visible. ``hashes`` are those of their keys, and perhaps of others; None: any row may have changed."""
         with self._changing:
             self._last_change = max(self._last_change, timestamp)
+            if self._stamps is None:
+                return
+            if hashes is None:
+                self._stamps.table_changes(self.table_id, timestamp)
+            for each in hashes or ():
+                self._stamps.rows_change(self.table_id, each, timestamp)
+
+    def row_changed(self, timestamp: int, key: PlacedKey) -> None:
+        """Record a commit that changed the row with a key, as ``changed`` does."""
+        with self._changing:
+            self._last_change = max(self._last_change, timestamp)
+            if self._stamps is not None:
+                self._stamps.row_changes(self.table_id, key.address, key.length, timestamp)
+
+    def redefined(self) -> None:
+        """Note that it has another version or name, or was dropped or recalled: after that, and after others find it by
+        its new name only."""
+        if self._stamps is not None:
+            self._stamps.table_changes(self.table_id)
+
+    def _stamped_by(self, stamps: RowStamps) -> RowStamps:
+        """Keep the stamps of its rows from now on."""
+        if self._stamps is None:
+            stamps.start()
+            with self._changing:
+                stamps.table_changes(self.table_id, self._last_change)  # may be in flight yet
+                self._stamps = stamps
+        return self._stamps
 
     def begin_write(
         self,
@@ -152,6 +186,24 @@ class Table:
             raise UndecidedError
         return row
 
+    def stamped_row(
+        self,
+        known: TableDescription,
+        key: Sequence[Any],
+        snapshot: Callable[[], int],
+        limits: Limits,
+        stamps: RowStamps,
+    ) -> tuple[dict[str, Any] | None, RowStamp | None]:
+        """Do as ``get_row``, and return the stamp of a row that can be told from a newer one. Raises as ``get_row``."""
+        version, stamps = self.version, self._stamped_by(stamps)
+        plan, moment = version.plans[PointPlan], snapshot()
+        row = plan.get(known, key, moment, limits)
+        if self.version is not version:
+            raise UndecidedError
+        if row is None or plan.is_expiring:
+            return row, None
+        return row, RowStamp(moment, *plan.stamps(key, stamps, self.table_id))
+
 
 def _applied(
     table: Table,
@@ -203,7 +255,7 @@ def _applied(
             for each in changes:
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
             if changes or attached:
-                table.changed(commit.timestamp)
+                table.changed(commit.timestamp, None if attached else [each.hashes for each in routed.parts])
             if command.op.base is Operation.UPSERT:
                 table.auto_increment.learn([each.change for each in changes], attachments)
             if ticket and said:

@@ -36,6 +36,7 @@ from ..native.message_hook import inspecting
 from ..requests.calls import Call, Calls
 from ..requests.message_size import BrokenMessageError, decoded_bytes
 from ..requests.received_batch import BodyReader
+from .kept_gets import KeptGets, kept_gets
 from .session_answers import Ask, Rows, SessionAnswers
 from .session_row import SessionRow
 from .short_scan import LongScanError, short_scan
@@ -75,10 +76,11 @@ def run_session(
 
     call.span = None  # each request has one
     answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
-    session = _Session(store, calls, call, answers)
+    kept = kept_gets(store, reader, calls, call)
+    session = _Session(store, calls, call, answers, kept)
     try:
         with serving(Request(call.peer.address, call.look, call.id, call.watch, call.peer.user)):
-            while (message := _next(reader, call)) is not None:
+            while (message := session.next(reader)) is not None:
                 call.check_time()
                 call.received(len(message))
                 call.next_request()
@@ -89,12 +91,13 @@ def run_session(
                     answers.wait()
                     answers.send(_failed(error, translator))
     finally:
+        if kept is not None:
+            kept.close()
         answers.close()  # before an error goes out, too: writes in flight are commits, and their answers are due
 
 
 def _next(reader: fl.MetadataRecordBatchReader, call: Call) -> bytes | None:
     """Return the next message; None at the end of the stream."""
-    call.waiting_since = time.monotonic()
     try:
         with _REFUSING:
             chunk = reader.read_chunk()
@@ -137,12 +140,17 @@ def _details(line: bytes) -> SessionDetails:
 class _Session:
     """For the thread of the session."""
 
-    def __init__(self, store: StoreService, calls: Calls, call: Call, answers: SessionAnswers) -> None:
+    def __init__(
+        self, store: StoreService, calls: Calls, call: Call, answers: SessionAnswers, kept: KeptGets | None
+    ) -> None:
         self.store = store
         self.relay = store if isinstance(store, RowRelay) else None
         self.admission = calls.admission
         self.call = call
         self.answers = answers
+        self.kept = kept
+        self.message = b""
+        """The request that is being carried out."""
         self._config = calls.config
         self._bodies = BodyReader(calls.config)
         self._known: dict[bytes, tuple[Ask, Histogram]] = {}
@@ -156,8 +164,19 @@ class _Session:
 
             self._spans = Spans(calls.traces, call, answers)
 
+    def next(self, reader: fl.MetadataRecordBatchReader) -> bytes | None:
+        """Return the next message that is not answered by a kept answer; None at the end of the stream."""
+        self.call.waiting_since = now = time.monotonic()
+        if self.kept is None:
+            return _next(reader, self.call)
+        self.kept.are_answered(now, is_next=not self.answers.are_sent)
+        message = _next(reader, self.call)
+        self.kept.count()
+        return message
+
     def take(self, message: bytes) -> None:
         """Carry out a request, and answer it or let it be answered. Raises what is wrong with it."""
+        self.message = message
         if len(message) > REQUEST_BYTES_MAX:
             raise InvalidArgumentError(
                 f"the request has {len(message):,} bytes; at most {REQUEST_BYTES_MAX:,} are allowed in a session"
@@ -346,14 +365,22 @@ class _Get:
         about = session.store.describe_table(self._table)
         if words is None or words.about is not about:
             words = self._known = _RowWords(about)
-        row = session.store.get_row(about, words.key(key))
+        stamp, kept = None, session.kept
+        if kept is None:
+            row = session.store.get_row(about, words.key(key))
+        else:
+            row, stamp = kept.row(about, words.key(key))
         if row is not None:
             if list(row) != words.names:
                 raise UnavailableError(f"table {self._table!r} is being altered; try again", 0.1)
             session.call.sent_rows += 1
             row = words.cells.to_json(row)
         answer = {"table_id": about.table_id, "schema_version": about.schema_version, "row": row}
-        return to_json(answer, inf_nan_mode="strings")
+        answer = to_json(answer, inf_nan_mode="strings")
+        # If the table was renamed or altered meanwhile, later ones get another answer.
+        if kept is not None and stamp is not None and session.store.describe_table(self._table) is about:
+            kept.keep(stamp, session.message, answer)
+        return answer
 
 
 class _RowWords:

@@ -99,6 +99,11 @@ class SessionAnswers:
             self._thread.start()
         self._queue.put(pending)
 
+    @property
+    def are_sent(self) -> bool:
+        """Whether all answers before are sent."""
+        return self._thread is None or not self._queue.unfinished_tasks
+
     def wait(self) -> None:
         """Return when all answers before are sent."""
         if self._thread is not None:

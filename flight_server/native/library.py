@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+from bisect import bisect_right
 from pathlib import Path
 
 ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
@@ -103,15 +104,31 @@ def arrow_library(name: str) -> Path:
     raise LookupError(f"pyarrow brings no {name}")
 
 
+class Mapped:
+    """The memory that C libraries and others have mapped now, in this process."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._ends: list[tuple[int, str]] = []
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            span, permissions = line.split(maxsplit=2)[:2]
+            first, end = (int(part, 16) for part in span.split("-"))
+            self._firsts.append(first)
+            self._ends.append((end, permissions))
+
+    def has(self, address: int, size: int = 8, *, writable: bool = False) -> bool:
+        """Return whether native code may read, or write, some bytes at an address."""
+        place = bisect_right(self._firsts, address) - 1
+        if place < 0:
+            return False
+        end, permissions = self._ends[place]
+        return address + size <= end and permissions[0] == "r" and (permissions[1] == "w" or not writable)
+
+
 def is_mapped(address: int, *, writable: bool = False) -> bool:
     """Return whether native code may read, or write, the 8 bytes at an address: otherwise access would kill the
     process."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, permissions = line.split(maxsplit=2)[:2]
-        first, end = (int(part, 16) for part in span.split("-"))
-        if first <= address and address + 8 <= end:
-            return permissions[0] == "r" and (permissions[1] == "w" or not writable)
-    return False
+    return Mapped().has(address, writable=writable)
 
 
 def word_at(address: int) -> int:

@@ -115,7 +115,7 @@ def _install() -> None:
     open_message = exported(arrow_library("libarrow"), _OPEN)
     none, empty = pa.py_buffer(_NO_MESSAGE), pa.ipc.read_message(pa.schema([]).serialize()).metadata
     callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(_ask)
-    buffers = {"no_message": _arrow_buffer(none), "empty_schema": _arrow_buffer(empty)}
+    buffers = {"no_message": arrow_buffer(none), "empty_schema": arrow_buffer(empty)}
     code = _CODE.format(inspect=_address(callback), open=open_message, **buffers)
     _kept.extend((none, empty, callback))
     ctypes.c_uint64.from_address(slot).value = compiled(code).get_function_address("open_message")
@@ -183,7 +183,7 @@ def _view(pointer: int) -> memoryview:
     )
 
 
-def _arrow_buffer(buffer: pa.Buffer) -> int:
+def arrow_buffer(buffer: pa.Buffer) -> int:
     """Return the address of a Python object's ``arrow::Buffer``, after checking its layout."""
     for offset in range(object.__basicsize__, type(buffer).__basicsize__ - 16, 8):
         found = word_at(id(buffer) + offset)

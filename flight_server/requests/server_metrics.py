@@ -30,6 +30,8 @@ class ServerMetrics:
         self.ended: dict[str, int] = {"stalled": 0, "displaced": 0, "too_old": 0}
         """The streams that the server ended, by the reason."""
         self.received_bytes = self.sent_bytes = self.written_rows = 0
+        self.counting: set[Callable[[], None]] = set()
+        """Each counts here what running calls have done since the last time."""
         self.more: Callable[[], list[MetricFamily]] = list
         """Numbers of the process that serves."""
 
@@ -60,6 +62,8 @@ class ServerMetrics:
 
     def now(self, store: StoreService, admission: Admission, authentication: Authentication | None) -> Metrics:
         """Return these numbers and those of the store."""
+        for count in self.counting.copy():
+            count()
         with self._errors_lock:
             errors = [one(count, verb=verb, code=code) for (verb, code), count in self._errors.items()]
         running, waiting = admission.counts()

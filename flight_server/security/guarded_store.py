@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import PermissionDeniedError, StoreError
 from ...schemas.protocol.service import (
+    AnswerKeeper,
+    KeptAnswers,
     KeyReader,
     OneBatch,
     PendingResult,
     RowRelay,
+    RowStamp,
     RowWriter,
     ScanStream,
     StoreService,
@@ -278,12 +281,24 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
 
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
         """See StoreService."""
+        return self._got(table, lambda: self._store.get_row(table, key))
+
+    def _got(self, table: TableDescription, read: Callable[[], Item]) -> Item:
         version, _ = self._rights_now()
         self._check_get(table.name)
-        row = self._store.get_row(table, key)
+        row = read()
         if self._rights_now()[0] != version:
             self._check_get(table.name)  # as in ``get``
         return row
+
+    def kept_answers(self) -> tuple[KeptAnswers, Caller] | None:
+        """See AnswerKeeper."""
+        pair = self._store.kept_answers() if isinstance(self._store, AnswerKeeper) else None
+        return pair and (pair[0], self._caller)
+
+    def stamped_row(self, table: TableDescription, key: Sequence[Any]) -> tuple[dict[str, Any] | None, RowStamp | None]:
+        """See AnswerKeeper. For a store that keeps answers."""
+        return self._got(table, lambda: cast(AnswerKeeper, self._store).stamped_row(table, key))
 
     def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | None:
         """See RowRelay."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
@@ -117,6 +117,47 @@ class RowRelay(Protocol):
 
         None: it is not known where the row is, or of which version of the table. Ask the methods of the store.
         """
+        ...
+
+
+class RowStamp(NamedTuple):
+    """Until when the row of a key is the newest one: as long as each of the three addresses has a timestamp (uint64)
+    that is no later than the moment."""
+
+    moment: int
+    """The timestamp of the snapshot at which the row was read."""
+    row: int
+    table: int
+    store: int
+
+
+class KeptAnswers(Protocol):
+    """The answers to gets that a store keeps, as the messages of sessions, while they are right. Thread safe."""
+
+    @property
+    def address(self) -> int:
+        """Where they are; see `engine.kernels.reads.kept_answers`."""
+        ...
+
+    def number_of(self, asker: Hashable) -> int:
+        """Return the number of those who get the same answers as ``asker``. It may change: ask for each session."""
+        ...
+
+    def keep(self, asker: int, stamp: RowStamp, question: bytes, answer: bytes) -> None:
+        """Keep an answer while its row is the newest one, unless it is too large."""
+        ...
+
+
+@runtime_checkable
+class AnswerKeeper(Protocol):
+    """An interface beside ``StoreService``: the service of a store in this process, which may keep answers."""
+
+    def kept_answers(self) -> tuple[KeptAnswers, Hashable] | None:
+        """Return the answers that it keeps, and who asks: others may get other answers. None: it keeps none."""
+        ...
+
+    def stamped_row(self, table: TableDescription, key: Sequence[Any]) -> tuple[dict[str, Any] | None, RowStamp | None]:
+        """Do as ``get_row``, and return until when the row is the newest one; None: that cannot be told."""
         ...
 
 

@@ -48,6 +48,13 @@ class Histogram:
         if value > self.greatest:
             self.greatest = value
 
+    def add_many(self, count: int, total: float) -> None:
+        """Count values of which only the sum is known: each is taken for their mean."""
+        value = total / count
+        self.add(value)
+        self.counts[bisect_left(self.bounds, value)] += count - 1
+        self.total += total - value
+
 
 class Sample(Message, frozen=True):
     """One number of a metric with its labels, or the state of one histogram."""

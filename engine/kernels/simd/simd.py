@@ -17,6 +17,8 @@ and are seen by a coverage tool. So they are in a process that has a library: it
 ``address_of(array)``                 the address of its first byte
 ``view_u8 ... view_f64(address, n)``  an array over memory that the caller keeps alive
 ``prefetch(address)``                 a hint; any address is safe
+``take_lock(address)``                the uint64 there from 0 to 1 in one step; whether it was 0
+``release_lock(address)``             0 again; what was written before is seen by who takes it
 ``byte_swap64(v)``                    the bytes of a uint64 in opposite order
 ``multiply_fold(a, b)``               high half xor low half of the 128-bit product of two uint64
 ``trailing_zeros64/leading_zeros64``  zero bits below / above the outermost set bit; 64 for 0
@@ -56,10 +58,12 @@ load_u64 = _form.load_u64
 multiply_fold = _form.multiply_fold
 population_count64 = _form.population_count64
 prefetch = _form.prefetch
+release_lock = _form.release_lock
 store_u8 = _form.store_u8
 store_u16 = _form.store_u16
 store_u32 = _form.store_u32
 store_u64 = _form.store_u64
+take_lock = _form.take_lock
 trailing_zeros64 = _form.trailing_zeros64
 view_f32 = _form.view_f32
 view_f64 = _form.view_f64

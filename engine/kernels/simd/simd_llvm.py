@@ -195,6 +195,30 @@ def prefetch(typing_context, address):
 
 
 @intrinsic
+def take_lock(typing_context, address):
+    """By LLVM's instruction, make the uint64 at ``address`` 1 if it is 0, as one step; return whether it was."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], INT64.as_pointer())
+        pair = builder.cmpxchg(pointer, INT64(0), INT64(1), "acquire", "monotonic")
+        return builder.extract_value(pair, 1)
+
+    return types.boolean(types.int64), generate
+
+
+@intrinsic
+def release_lock(typing_context, address):
+    """By LLVM's instruction, make the uint64 at ``address`` 0, after all that was written before."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], INT64.as_pointer())
+        builder.store_atomic(INT64(0), pointer, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
 def byte_swap64(typing_context, value):
     """By LLVM's instruction, return the bytes of a uint64 in opposite order."""
 

@@ -104,6 +104,18 @@ def prefetch(address: int) -> None:
     """In place of LLVM's instruction, do nothing: a hint has no meaning here."""
 
 
+def take_lock(address: int) -> bool:
+    """In place of LLVM's instruction: not one step, and so only for one thread."""
+    is_free = load_u64(address) == 0
+    store_u64(address, np.uint64(1))
+    return bool(is_free)
+
+
+def release_lock(address: int) -> None:
+    """In place of LLVM's instruction."""
+    store_u64(address, np.uint64(0))
+
+
 def byte_swap64(value: int) -> np.uint64:
     """In place of LLVM's instruction, return the bytes of a uint64 in opposite order."""
     return np.uint64(int.from_bytes((int(value) & _MASK64).to_bytes(8, "little"), "big"))

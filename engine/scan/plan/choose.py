@@ -38,11 +38,12 @@ import pyarrow as pa
 from ....schemas.limits.budget import Budget
 from ....schemas.limits.limits import Limits
 from ....schemas.protocol.keys import key_of, only_row
-from ....schemas.protocol.service import ScanStream
+from ....schemas.protocol.service import RowStamp, ScanStream
 from ....schemas.protocol.sorting import is_key_order, sorted_stream
 from ....schemas.rows.batches import begun
 from ....schemas.rows.scan import ScanSpec
 from ....schemas.store.description import TableDescription
+from ...commit.row_stamps import RowStamps
 from ...manifest.damage import DamageRegistry
 from ...table.key_reads import KeyReads
 from ...table.table import Table
@@ -75,8 +76,10 @@ class Ways:
         counts: RunningCounts,
         sorting: Budget,
         limits: Limits,
+        stamps: RowStamps,
     ) -> None:
         """``table`` finds a table by name, ``now`` returns the newest snapshot; rows are sorted in ``sorting``."""
+        self._stamps = stamps
         self._table = table
         self._now = now
         self._snapshots = snapshots
@@ -138,6 +141,13 @@ class Ways:
             return self._table(table.name).get_row(table, key, self._now, self._limits)
         except UndecidedError:
             return only_row(self.look_up(table.name, key_of(key, table)).to_table())
+
+    def stamped_row(self, table: TableDescription, key: Sequence[Any]) -> tuple[dict[str, Any] | None, RowStamp | None]:
+        """See AnswerKeeper."""
+        try:
+            return self._table(table.name).stamped_row(table, key, self._now, self._limits, self._stamps)
+        except UndecidedError:
+            return self.get_row(table, key), None
 
     def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """See StoreService."""

@@ -8,6 +8,8 @@ from ....schemas.limits.budget import Budget
 from ....schemas.protocol.sorting import unsorted
 from ....schemas.rows.scan import ScanSpec
 from ....schemas.rows.scan_plan import ScanPlan
+from ... import threads
+from ...commit.row_stamps import RowStamps
 from ...filter.compiled import FilterCache
 from ...manifest.damage import DamageRegistry
 from ...mvcc.mvcc import MvccManager
@@ -18,6 +20,7 @@ from .by_chunks import ChunkStreams
 from .choose import Ways
 from .estimate import estimate
 from .few_groups import groups_at_most
+from .kept_answers import StoreAnswers
 from .planned_scans import PlannedScans
 from .point_scan import PointScans
 from .range_scan import RangeScans
@@ -39,6 +42,8 @@ class Reads:
         damage: DamageRegistry,
         pool: ScanPool,
         options: StoreOptions,
+        stamps: RowStamps,
+        keeps_answers: bool,
         is_far: bool,
     ) -> None:
         """``table`` finds a table by name; ``pool`` reads chunks, of files that may be far away (`FarFileSystem`)."""
@@ -47,6 +52,9 @@ class Reads:
         self._planned = planned
         self._limits = limits = options.limits
         self.memory = Budget("rows to sort, groups and scans", options.reads_bytes)
+        self._answers: StoreAnswers | None = None
+        self._answers_bytes, self._keeps_answers = options.answers_bytes, keeps_answers
+        self._lock = threads.Lock()
         self.counts = RunningCounts()
         """What all scans have read and skipped, but for those of rows by their keys."""
         filters = FilterCache(limits)
@@ -64,8 +72,32 @@ class Reads:
             counts=self.counts,
             sorting=self.memory,
             limits=limits,
+            stamps=stamps,
         )
         """Read rows: ``scan``, ``get_row`` and ``look_up``."""
+
+    def kept_answers(self) -> tuple[StoreAnswers, None] | None:
+        """See AnswerKeeper. None is kept until this is first called."""
+        if not self._keeps_answers:
+            return None
+        with self._lock:
+            if self._answers is None:
+                self._answers = StoreAnswers(self._answers_bytes)
+            return self._answers, None
+
+    @property
+    def answers_kept(self) -> tuple[int, int]:
+        """How many gets kept answers have answered, and how much memory they take."""
+        return (0, 0) if self._answers is None else (self._answers.hits, self._answers.used_bytes)
+
+    def used_bytes(self) -> int:
+        """Return how much memory reads use."""
+        return self.memory.taken_bytes + self.answers_kept[1]
+
+    def close(self) -> None:
+        """Keep no answers any more: the store is being closed."""
+        if self._answers is not None:
+            self._answers.close()
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""

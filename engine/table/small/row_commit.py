@@ -72,7 +72,7 @@ class _Decided:
         row = self.row
         tablet, key = row.planned.tablet, row.planned.key
         apply_row(tablet, self.kind, self.place, key, self.cells, self.values, commit.timestamp, commit.lsn)
-        row.table.changed(commit.timestamp)
+        row.table.row_changed(commit.timestamp, key)
         if row.ticket and self.said:
             row.ticket.keep(self.said, commit.lsn, commit.timestamp)
         row.lsn, row.timestamp = commit.lsn, commit.timestamp

@@ -53,12 +53,14 @@ def commit_together(
                 return None
             changes += found
         origin = origin_of(plan.operation, table.table_id, ticket)
-        return _committed(table, changes, planned.row_count, log, origin, durability, ticket)
+        hashes = [part.hashes for part in planned.parts]
+        return _committed(table, changes, hashes, planned.row_count, log, origin, durability, ticket)
 
 
 def _committed(
     table: Table,
     changes: Sequence[_RowsChange],
+    hashes: Sequence[np.ndarray],
     row_count: int,
     log: CommitLog,
     origin: Origin,
@@ -75,7 +77,7 @@ def _committed(
         log.authors.add((made[0].timestamp, origin))
         for each in changes:
             each.tablet.apply_cells(each.kind, each.cells, each.locations, made[0].timestamp, made[0].lsn)
-        table.changed(made[0].timestamp)
+        table.changed(made[0].timestamp, hashes)
         if ticket and said:
             ticket.keep(said, made[0].lsn, made[0].timestamp)
 

@@ -29,6 +29,7 @@ from nyala.schemas.table.column import ColumnOptions
 from nyala.schemas.table.partition import hash
 from nyala.schemas.table.partition import range as ranges
 from tests.campaigns.bounds.parts import run_parts
+from tests.doubles.kept_reader import KeptReader
 
 _OPTIONS = StoreOptions(maintenance="off")
 _ROWS = 1_100  # a whole mini-block, and one that ends in the middle
@@ -183,8 +184,10 @@ def _use(table: Table, keys: list[str]) -> None:
 
 
 def _read(table: Table, keys: list[Any], is_short: bool = False) -> None:
+    answers = KeptReader(table._store)  # pyright: ignore[reportArgumentType]
     for key in keys[:5]:
-        table.get(key)
+        cells = key if isinstance(key, tuple) else (key,)
+        assert repr(answers.get(table.name, cells)) == repr(table.get(key)) == repr(answers.get(table.name, cells))
     table.get_many(keys)
     table.scan(ordered=True).to_arrow()
     if is_short:

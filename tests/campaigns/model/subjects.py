@@ -31,6 +31,7 @@ from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit, Trans
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
 from tests.campaigns.options import stored
 from tests.doubles.clock import ManualClock
+from tests.doubles.kept_reader import KeptReader
 from tests.doubles.machines import Machine
 
 from .aggregates import Measure
@@ -124,6 +125,9 @@ class EmbeddedSubject:
         alone = [row for key in keys if (row := table.get(key)) is not None]
         together = [row for batch in found.to_batches() for row in python_rows(batch)]
         assert repr(alone) == repr(together), keys
+        if self._kept is not None:
+            kept = [row for key in keys if (row := self._kept.get(TABLE, key)) is not None]
+            assert repr(kept) == repr(together), keys
         return found
 
     def alteration(self) -> TableAlteration:
@@ -161,6 +165,7 @@ class EmbeddedSubject:
         options = self.options if limit is None else self.options.model_copy(update={"key_index_bytes": limit})
         store = Store.open(self._home(), stored(options), self._clock)
         assert not store.health().damaged, "the disk keeps what was synced"
+        self._kept = None if store.kept_answers() is None else KeptReader(store)
         return store
 
     def _home(self) -> FileSystem | Home:

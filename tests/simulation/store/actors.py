@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pyarrow as pa
@@ -15,17 +15,23 @@ from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
+from tests.doubles.kept_reader import KeptReader
 
 from . import tables
 from .history import Call, History
-from .plan import Actor
+from .plan import Actor, Step
+
+_TIMES = 3
+"""So often an actor gets a row that answers are kept of."""
 
 
 class Company:
     """The actors of one life, and the store that they share."""
 
-    def __init__(self, store: Store, history: History, random: Random) -> None:
+    def __init__(self, store: Store, history: History, random: Random, are_kept: bool) -> None:
+        """``are_kept``: rows are read by the answers that the store keeps."""
         self.store, self.history = store, history
+        self._kept = KeptReader(store) if are_kept else None
         self.database = nyala.Database(store)
         self._random = random
         self._calls: dict[str, Callable[[Call], object]] = {
@@ -52,7 +58,8 @@ class Company:
             thread.join()
 
     def _act(self, actor: Actor) -> None:
-        for step in actor.steps:
+        steps = actor.steps if self._kept is None else (each for step in actor.steps for each in _as_gets(step))
+        for step in steps:
             call = self.history.begin(actor.name, step)
             try:
                 call.answer = self._calls[step.kind](call)
@@ -126,7 +133,8 @@ class Company:
 
     def _get(self, call: Call) -> tables.Rows:
         key = call.step.given[0]
-        row = self.database.table(call.step.table).get(key)
+        kept = self._kept
+        row = self.database.table(call.step.table).get(key) if kept is None else kept.get(call.step.table, [key])
         return {} if row is None else {row["k"]: (row["v"], row["n"])}
 
     def _get_many(self, call: Call) -> tables.Rows:
@@ -147,3 +155,12 @@ class Company:
 
     def _maintain(self, call: Call) -> None:
         self.database.table(call.step.table).maintain(call.step.given[0])
+
+
+def _as_gets(step: Step) -> Iterator[Step]:
+    """Yield the gets in place of a step that reads rows by their keys: each of a row again and again."""
+    keys = {"get": step.given, "get_many": step.given and step.given[0]}.get(step.kind)
+    if keys is None:
+        yield step
+    for key in sorted(set(keys or ())):
+        yield from [Step("get", step.table, (key,))] * _TIMES

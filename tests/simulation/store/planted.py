@@ -14,6 +14,7 @@ from unittest.mock import patch
 import numpy as np
 
 from nyala.engine.commit.commit_log import CommitLog
+from nyala.engine.commit.row_stamps import RowStamps
 from nyala.engine.compaction import merge
 from nyala.engine.compaction.switch_over import SwitchOver
 from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
@@ -32,6 +33,26 @@ Plant = Callable[[], AbstractContextManager[object]]
 def batches_without_locks() -> Iterator[None]:
     """Batches look up their keys and apply their rows beside each other."""
     with patch.object(table, "write_locks", lambda tablets: nullcontext()):
+        yield
+
+
+@contextmanager
+def answers_as_of_their_end() -> Iterator[None]:
+    """The moment of an answer that is kept is that at which it is kept, not that of its snapshot."""
+    stamped_row = table.Table.stamped_row
+
+    def later(self: table.Table, known: Any, key: Any, snapshot: Callable[[], int], *given: Any) -> Any:
+        row, stamp = stamped_row(self, known, key, snapshot, *given)
+        return row, stamp and stamp._replace(moment=snapshot())
+
+    with patch.object(table.Table, "stamped_row", later):
+        yield
+
+
+@contextmanager
+def stamps_of_rows_missing() -> Iterator[None]:
+    """The commit of a batch stamps no rows: the answers that are kept go on."""
+    with patch.object(RowStamps, "rows_change", lambda *_: None):
         yield
 
 
@@ -160,5 +181,7 @@ PLANTED: dict[str, Plant] = {
         rows_that_replace_values,
         directories_not_synced,
         replays_that_claim_all,
+        answers_as_of_their_end,
+        stamps_of_rows_missing,
     )
 }

@@ -40,7 +40,14 @@ def memory_with(simd: Any) -> Callable:
         simd.store_u32(target + 203, simd.load_u32(source + 1))
         simd.store_u64(target + 207, simd.load_u64(source + 1))
         simd.prefetch(source)
+        simd.store_u64(target + 216, np.uint64(0))
+        is_taken, is_taken_twice = simd.take_lock(target + 216), simd.take_lock(target + 216)
+        simd.release_lock(target + 216)
+        is_taken_again = simd.take_lock(target + 216)
         return (
+            is_taken,
+            is_taken_twice,
+            is_taken_again,
             simd.changes_u8(source),
             simd.changes_u16(source),
             simd.changes_u32(source),
