@@ -23,6 +23,7 @@ from nyala.flight_server.serve.name_server import NameServer
 from nyala.flight_server.server import FlightServer
 from nyala.flight_server.stores.follower import Follower
 from nyala.schemas.errors import StoreError, UnavailableError
+from nyala.schemas.protocol.server_verbs import ServerVerbs
 from nyala.schemas.protocol.service import StoreService
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.world import Kept, Undivided
@@ -48,14 +49,18 @@ class Answer(Generic[T]):
     value: T | None = None
     error: Exception | None = None
     is_broken: bool = False
+    is_of_session: bool = False
+    """Whether a process that loses the store does not wait for it."""
 
 
 class Front:
     """Stands for the Flight server of a process: passes calls to the store that it serves."""
 
-    def __init__(self, store: StoreService) -> None:
-        self.served = store
+    def __init__(self, store: StoreService, process: ServerVerbs) -> None:
+        self.served, self.process = store, process
         self.running: list[Answer[Any]] = []
+        self.ends = 0
+        """How often it ended all that ran."""
         self.calls = SimpleNamespace(metrics=SimpleNamespace(more=None), end_earlier=self._end_earlier)
 
     def serve_store(self, store: StoreService) -> None:
@@ -64,8 +69,10 @@ class Front:
 
     def _end_earlier(self, seconds: float) -> None:
         earlier, until = list(self.running), threads.monotonic() + seconds
-        while any(answer in self.running for answer in earlier) and threads.monotonic() < until:
+        waited = [answer for answer in earlier if not answer.is_of_session]
+        while any(answer in self.running for answer in waited) and threads.monotonic() < until:
             threads.sleep(_LOOK_SECONDS)
+        self.ends += 1
         for answer in earlier:
             if answer in self.running:
                 break_off(answer)
@@ -81,7 +88,7 @@ class Member:
     """A server: one process after the other, on one disk."""
 
     def __init__(self, number: int, network: Network, scheduler: Scheduler, options: StoreOptions) -> None:
-        self.number, self._network, self._scheduler, self._options = number, network, scheduler, options
+        self.number, self.network, self._scheduler, self._options = number, network, scheduler, options
         self.location = f"grpc://m{number}:8815"
         self.way, self.clients_way = Way(), Way()
         self.is_replica = number % 2 == 1
@@ -162,7 +169,7 @@ class Member:
 
     def _live(self, process: Process) -> None:
         home = BucketHome(
-            PatientBucket(DistantObjects(self._network, self.way)), NAME, "memory://bucket", self._disk, probes=False
+            PatientBucket(DistantObjects(self.network, self.way)), NAME, "memory://bucket", self._disk, probes=False
         )
         follow = (lambda home, standby: Follower(home, standby, self._options)) if self.is_replica else None
         server = NameServer(
@@ -173,7 +180,7 @@ class Member:
             end_process=lambda: self.defects.append(AssertionError(f"the thread of {process.name} has failed")),
             follow=follow,
         )
-        self._server, self.front = server, Front(server.absent)
+        self._server, self.front = server, Front(server.absent, server)
         try:
             server.begin(cast(FlightServer, self.front), [self.location])
         except StoreError:
@@ -221,27 +228,37 @@ class Member:
             UnavailableError: the process cannot be reached; the call had no effect. Or the store says so.
             StoreError: the store says so.
         """
-        self._network.pass_by()
-        process, front = self.process, self.front
-        if process is None or front is None:
-            raise UnavailableError(f"{self} cannot be reached", locations=[])
-        if self.clients_way.loses_requests:
-            threads.sleep(seconds)
-            raise NoAnswerError
         answer = Answer[T](threads.Event())
-        front.running.append(answer)
-        self._scheduler.start(f"{process.name} call", partial(self._answer, front, work, answer), process)
+        self.begin(lambda front: work(front.served), answer, seconds)
         answer.came.wait(seconds)
-        self._network.pass_by()
+        self.network.pass_by()
         if answer.error is not None and not answer.is_broken and not self.clients_way.loses_answers:
             raise answer.error
         if not answer.came.is_set() or answer.is_broken or self.clients_way.loses_answers:
             raise NoAnswerError
         return cast(T, answer.value)
 
-    def _answer(self, front: Front, work: Callable[[StoreService], T], answer: Answer[T]) -> None:
+    def begin(self, work: Callable[[Front], T], answer: Answer[T], seconds: float) -> Front:
+        """Let the process begin a call of a client, which comes to ``answer``; return what took it.
+
+        Raises:
+            NoAnswerError: the way to it is cut, which takes so many seconds to find out.
+            UnavailableError: the process cannot be reached.
+        """
+        self.network.pass_by()
+        process, front = self.process, self.front
+        if process is None or front is None:
+            raise UnavailableError(f"{self} cannot be reached", locations=[])
+        if self.clients_way.loses_requests:
+            threads.sleep(seconds)
+            raise NoAnswerError
+        front.running.append(answer)
+        self._scheduler.start(f"{process.name} call", partial(self._answer, front, work, answer), process)
+        return front
+
+    def _answer(self, front: Front, work: Callable[[Front], T], answer: Answer[T]) -> None:
         try:
-            answer.value = work(front.served)
+            answer.value = work(front)
         except StoreError as error:
             answer.error = error
         except Exception as error:

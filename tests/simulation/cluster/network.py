@@ -27,6 +27,7 @@ T = TypeVar("T")
 _ON_ITS_WAY_SECONDS = 0.01
 _TIMEOUT_SECONDS = 5.0
 _LATE_SECONDS = 20.0
+_LINGER_CHANCE, _LINGER_SECONDS = 0.1, 3.0
 _FAULTS = (Fault.BEFORE, Fault.AFTER, Fault.TWICE, Fault.LATE, Fault.CONFLICT, Fault.AGAIN)
 
 
@@ -58,6 +59,11 @@ class Network:
     def pass_by(self) -> None:
         """Let the time pass that a message takes."""
         threads.sleep(self._random.random() * _ON_ITS_WAY_SECONDS)
+
+    def linger(self) -> None:
+        """Let a client take its time now and then before it takes the next message of a stream."""
+        if self._random.random() < _LINGER_CHANCE:
+            threads.sleep(self._random.random() * _LINGER_SECONDS)
 
     def request(self, way: Way, verb: str, name: str, effect: Callable[[], T], timeout: float, size: int = 0) -> T:
         """Make one request, which carries ``size`` bytes. Raises OSError as object stores do."""

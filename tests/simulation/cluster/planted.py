@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from nyala.clients.spark.stream_read import FailedReader, StreamReader
 from nyala.engine.bucket.files import stored
 from nyala.engine.bucket.files.filesystem import BucketFileSystem
 from nyala.engine.home.holding import Holding, verb
@@ -198,6 +199,13 @@ def old_listings_count() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def tasks_never_try_again() -> Iterator[None]:
+    """A stream whose reader for tasks was made while no server answered fails for want of an attribute (1ccf7a08)."""
+    with patch.object(FailedReader, "read", StreamReader.read):
+        yield
+
+
 PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -217,6 +225,7 @@ PLANTED: dict[str, Plant] = {
         staged_rows_left,
         names_of_the_next_holder,
         old_listings_count,
+        tasks_never_try_again,
     )
 }
 
@@ -224,6 +233,7 @@ FIRST_SEEDS: dict[str, int] = dict.fromkeys(PLANTED, 0) | {
     "parts_of_former_holders": 17,
     "commits_in_one_request": 18,
     "empty_memory_flushed": 21,
+    "tasks_never_try_again": 29,
     "claims_deleted": 31,
     "former_holders_refuse": 66,
     "old_listings_count": 951,

@@ -35,13 +35,18 @@ from tests.simulation.store.run import Outcome
 from tests.simulation.world import simulated
 
 from .clients import Client
+from .flight_clients import FlightClient
+from .flight_line import FlightLine
+from .flight_world import simulated_clients
 from .member import Member
 from .network import Network
 from .rewound import Copyist, copy_of, history_of, home_of, put_back
-from .scenario import Scenario, scenario_of
+from .scenario import STREAM, Scenario, scenario_of
+from .stream import Stream
 from .woes import Woes
 
 _WARM_SEEDS = 2
+_WARM_FLIGHT_SEED = 4
 _STEPS_MOST = 1_000_000
 _UNTIL_STAGED_IS_OLD = 40 * StoreOptions().staging_ttl_seconds
 
@@ -54,6 +59,8 @@ def run_seed(seed: int, lines_kept: int = 0) -> Outcome:
 def run(scenario: Scenario, lines_kept: int = 0) -> Outcome:
     """Run a scenario; its seed also draws the turns. No error is raised: the outcome has it."""
     _warm_process()
+    if scenario.flight:
+        _warm_flight()
     return _run(scenario, lines_kept)
 
 
@@ -63,6 +70,12 @@ def _warm_process() -> None:
     warm_up()
     for seed in range(_WARM_SEEDS):
         _run(scenario_of(seed), 0)
+
+
+@cache
+def _warm_flight() -> None:
+    """Do the same for what Flight clients do."""
+    _run(scenario_of(_WARM_FLIGHT_SEED), 0)
 
 
 def _run(scenario: Scenario, lines_kept: int) -> Outcome:
@@ -116,6 +129,16 @@ class _Cluster:
         members = [
             Member(number, network, self._scheduler, scenario.options_of(number)) for number in range(scenario.servers)
         ]
+        if not scenario.flight:
+            self._work_at(members, network)
+            return
+        at = {member.location: member for member in members}
+        random, connect = Random(f"{seed} flight waits"), lambda location: FlightLine(at.get(location), network)
+        with simulated_clients(self._scheduler, random, connect):
+            self._work_at(members, network)
+
+    def _work_at(self, members: list[Member], network: Network) -> None:
+        scenario, seed = self._scenario, self._scenario.seed
         for member in members:
             member.start()
         setup = Client(Actor("setup", ()), members, self._history, Random(seed))
@@ -158,18 +181,22 @@ class _Cluster:
 
     def _live(self, members: list[Member], network: Network, *works_beside: tuple[str, Callable[[], object]]) -> None:
         """Let the clients and the failures go on side by side, then heal all, and let the clients end."""
-        scenario, seed = self._scenario, self._scenario.seed
+        scenario = self._scenario
         woes = Woes(members, network, self.outcome.events, self._scheduler)
         works = [*works_beside, *((actor.name, partial(woes.run, actor)) for actor in scenario.woes)]
-        for actor in scenario.clients:
-            client = Client(actor, members, self._history, Random(f"{seed} {actor.name}"))
-            works.append((actor.name, client.run))
+        works += [(actor.name, self._client_of(actor, members).run) for actor in scenario.clients]
         running = [threads.Thread(target=work, name=name) for name, work in works]
         for thread in running:
             thread.start()
         for thread in running:
             thread.join()
         self.outcome.crashes += woes.count
+
+    def _client_of(self, actor: Actor, members: list[Member]) -> Client | Stream:
+        if actor.name.startswith(STREAM):
+            return Stream(actor, members, self._history, Random(f"{self._scenario.seed} {actor.name}"))
+        kind = FlightClient if actor.name in self._scenario.flight else Client
+        return kind(actor, members, self._history, Random(f"{self._scenario.seed} {actor.name}"))
 
     def _look_back(self, objects: MemoryObjects) -> None:
         """Open the store once more, read what the writes did that have no answer, and check what is in the bucket."""

@@ -13,10 +13,14 @@ from tests.simulation.store.plan import KEYS, KINDS_OF_UPKEEP, OPERATIONS, TABLE
 WRITER, ONCE, READER, UPKEEP, MAKER = "writer", "once", "reader", "upkeep", "maker"
 """A client that numbers its writes and repeats them; one that sends each once; one that reads; one that maintains; one
 that makes tables, and looks for them."""
+STREAM = "stream"
+"""A client that follows the changes of a table."""
 
 _LEASES = (1.0, 2.0, 5.0)
 _LARGE_ROWS = 500
 """As many rows of a commit take longer than a lease on a slow line."""
+_FLIGHT_SHARE = 0.25
+"""Of the seeds: in so many there are clients of `clients/flight`."""
 _WOES = (
     "kill", "kill", "freeze", "freeze", "freeze", "cut_bucket", "cut_bucket", "cut_clients", "faults", "faults", "slow",
     "stop", "release", "take", "force", "usurp", "usurp", "sweep", "calm",
@@ -44,6 +48,8 @@ class Scenario:
     """What the lines to the bucket carry; 0: any."""
     copied_after: float | None = None
     """The bucket is copied after so many seconds, is put back to that state at the end, and all goes on from it."""
+    flight: frozenset[str] = frozenset()
+    """The clients that are those of `clients/flight`, by name; the others look for the holder themselves."""
 
     @property
     def store_options(self) -> StoreOptions:
@@ -58,6 +64,7 @@ class Scenario:
             f"{self.servers} servers, options {self.options}, {self.buckets} buckets, a line in {self.line_every}",
             f"leases {self.leases}, slots {self.slots}, {self.bytes_a_second} bytes a second",
             f"put back to the state after {self.copied_after} s" if self.copied_after is not None else "never put back",
+            f"over Flight: {', '.join(sorted(self.flight)) or 'nobody'}",
         ]
         lines += [f"  {actor.name}: {'; '.join(map(str, actor.steps))}" for actor in (*self.clients, *self.woes)]
         return "\n".join(lines)
@@ -83,7 +90,10 @@ class Scenario:
 
 def scenario_of(seed: int) -> Scenario:
     """Draw a scenario."""
-    random = Random(f"{seed} scenario")
+    return _with_flight(_scenario_of(seed, Random(f"{seed} scenario")))
+
+
+def _scenario_of(seed: int, random: Random) -> Scenario:
     servers = random.choice((2, 2, 3))
     lease = random.choice(_LEASES)
     speed = random.choice((*(0,) * 7, int(8_000 / lease)))
@@ -102,6 +112,41 @@ def scenario_of(seed: int) -> Scenario:
         speed,
         random.choice((None, None, None, None, None, 0.5, 3.0, 10.0)),
     )
+
+
+def _with_flight(scenario: Scenario) -> Scenario:
+    """Let some clients, in some seeds, be those of `clients/flight`. These draws are their own, so that the seeds in
+    which there are none go as they did before there were any."""
+    random = Random(f"{scenario.seed} Arrow Flight")
+    if random.random() >= _FLIGHT_SHARE:
+        return scenario
+    share, lease = random.choice((0.5, 1.0)), max(scenario.leases)
+    names = [actor.name for actor in scenario.clients if not actor.name.startswith(f"{READER} at ")]
+    streams = [Actor(f"{STREAM} {number}", _following(random, lease)) for number in range(random.choice((0, 1, 2)))]
+    flight = {name for name in names if random.random() < share} | {stream.name for stream in streams}
+    woes = (*scenario.woes, *([Actor("blackouts", _blackouts(random))] if random.random() < 0.5 else []))
+    return replace(scenario, clients=(*scenario.clients, *streams), woes=woes, flight=frozenset(flight))
+
+
+def _blackouts(random: Random) -> tuple[Step, ...]:
+    """Draw when all servers are killed at once."""
+    steps: list[Step] = []
+    for _ in range(random.randint(1, 3)):
+        steps.append(Step("calm", "", (0, round(random.random() * 10, 2), None)))
+        steps.append(Step("blackout", "", (0, round(random.random() * 20, 2), None)))
+    return tuple(steps)
+
+
+def _following(random: Random, lease: float) -> tuple[Step, ...]:
+    """Draw how a stream follows a table: its micro-batches, each of which may be the first of another query."""
+    table, start = random.choice(TABLES), random.choice(("first", "earliest"))
+    limit = random.choice((None, None, 1, 3))
+    pauses = random.choice(((0.2,), (0.2, 1.0), (0.2, lease)))
+    steps: list[Step] = []
+    for _ in range(random.choice((5, 20, 40))):
+        steps.append(Step("batch", table, (start, limit, random.random() < 0.3)))
+        steps.append(Step("sleep", table, (random.choice(pauses),)))
+    return tuple(steps)
 
 
 def _options(random: Random, lease: float) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from .scenario import scenario_of
 _SEEDS_OF_A_MISTAKE = 200
 _BY_DAY = ("refusal_is_mine", "parts_of_former_holders", "claims_deleted")
 _SHARD = 100
+_WITH_FLIGHT = 10
+"""A short seed with clients of `clients/flight`, and a stream."""
 _ROOT = Path(__file__).parents[3]
 
 
@@ -34,7 +36,8 @@ def test_seeds_are_right(first: int) -> None:
 
 
 def test_a_seed_goes_the_same_way_twice() -> None:
-    for seed in range(dose(2, 30)):
+    assert scenario_of(_WITH_FLIGHT).flight
+    for seed in {*range(dose(2, 30)), _WITH_FLIGHT}:
         first, second = run_seed(seed, 1_000), run_seed(seed, 1_000)
         assert first.lines == second.lines
         assert (first.trace, first.steps) == (second.trace, second.steps)

@@ -37,6 +37,7 @@ class Woes:
             "force": lambda member, seconds, how: self._command(self._standby(member), _take_by_force, seconds),
             "usurp": self._usurp,
             "sweep": lambda member, seconds, how: self._sweep(seconds),
+            "blackout": lambda member, seconds, how: self._black_out(seconds),
             "calm": lambda member, seconds, how: threads.sleep(seconds),
         }
 
@@ -69,6 +70,14 @@ class Woes:
         assert isinstance(clock_error, int)
         member.clock_error_seconds = clock_error
         member.start()
+
+    def _black_out(self, seconds: float) -> None:
+        """Kill all processes, and start others."""
+        for member in self._members:
+            member.kill()
+        threads.sleep(seconds)
+        for member in self._members:
+            member.start()
 
     def _stop(self, member: Member, seconds: float, clock_error: object) -> None:
         """Let a process release what it has, and start another one."""
