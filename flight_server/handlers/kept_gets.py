@@ -9,12 +9,14 @@ import pyarrow.flight as fl
 
 from ...schemas.protocol.service import AnswerKeeper, KeptAnswers, RowStamp, StoreService
 from ...schemas.store.description import TableDescription
-from ..native.session_hook import SessionHook, hook
+from ..native.session_hook import ANSWER_BYTES_MAX, SessionHook, hook
 from ..requests.calls import Call, Calls
 
 _SECONDS = 0.1
 """So long a session is answered without the interpreter, after a request that came to it: for as long, the end of a
 token or of the server is not noticed."""
+_PIPELINE_SECONDS = 5.0
+"""So long a client that did not wait for its answers gets them from the interpreter, which others get at in turns."""
 
 
 class KeptGets:
@@ -26,11 +28,14 @@ class KeptGets:
         self._asker = asker
         self._hook = own
         self._call = call
+        self._not_before = 0.0
         call.metrics.counting.add(self.count)
 
     def are_answered(self, now: float, is_next: bool) -> None:
         """Answer gets while the session reads, from ``now`` on if no answer ``is_next`` before theirs."""
-        self._hook.answer_until(0 if is_next else now + _SECONDS)
+        if self._hook.is_pipeline():
+            self._not_before = now + _PIPELINE_SECONDS
+        self._hook.answer_until(0 if is_next or now < self._not_before else now + _SECONDS)
 
     def count(self) -> None:
         """Count the gets that were answered, by any thread."""
@@ -45,8 +50,9 @@ class KeptGets:
         return self._keeper.stamped_row(about, key)
 
     def keep(self, stamp: RowStamp, question: bytes, answer: bytes) -> None:
-        """Keep an answer."""
-        self._answers.keep(self._asker, stamp, question, answer)
+        """Keep an answer, unless it is too long to be given again."""
+        if len(answer) <= ANSWER_BYTES_MAX:
+            self._answers.keep(self._asker, stamp, question, answer)
 
     def close(self) -> None:
         """Answer nothing more."""

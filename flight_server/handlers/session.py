@@ -77,8 +77,8 @@ def run_session(
     call.span = None  # each request has one
     answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
     kept = kept_gets(store, reader, calls, call)
-    session = _Session(store, calls, call, answers, kept)
     try:
+        session = _Session(store, calls, call, answers, kept)
         with serving(Request(call.peer.address, call.look, call.id, call.watch, call.peer.user)):
             while (message := session.next(reader)) is not None:
                 call.check_time()

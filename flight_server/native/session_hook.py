@@ -27,8 +27,8 @@ from .machine_code import compiled
 from .message_hook import arrow_buffer
 
 _LOG = logging.getLogger("nyala.flight_server")
-_ANSWER_BYTES_MAX = 1 << 16
-"""The longest answer that is given here."""
+ANSWER_BYTES_MAX = 1 << 14
+"""The longest answer that is given here: each session has memory for one."""
 _STREAM = "5arrow6flight9transport4grpc12_GLOBAL__N_118ExchangeDataStream"
 _TABLE = f"_ZTVN{_STREAM}E"
 _READ, _WRITE = f"_ZN{_STREAM}8ReadDataEPNS0_8internal10FlightDataE", f"_ZN{_STREAM}9WriteDataERKNS0_13FlightPayloadE"
@@ -36,6 +36,9 @@ _TABLE_WORDS, _WORDS_AHEAD = 12, 2
 """At least as many as the table of a stream has; so many come before its functions."""
 _PAYLOAD_WORDS = 32
 """At least as many as an ``arrow::flight::FlightPayload`` has. One without anything is all zero."""
+_HURRIED_NANOSECONDS, _HURRIED_MOST = 20_000, 128
+"""A session whose client does not wait for its answers is a pipeline: so many requests in a row were there, each within
+so short a time. C++ would answer it faster than it looks after other connections."""
 _APP_METADATA = 2
 """Of a payload: the word with the pointer to the buffer of the message; the next one is its owner, none here."""
 _READER_TYPE = b"22TransportMessageReaderE"
@@ -45,7 +48,9 @@ _TYPE_NAME_BYTES = 128
 """At least as many as the name of a type has."""
 
 # The words of a session: what its functions need, the payload, and the table of its stream.
-_ANSWERS, _ASKER, _UNTIL, _TARGET, _BUFFER, _ANSWERED, _RECEIVED, _SENT, _NANOSECONDS, _PAYLOAD = range(10)
+_ANSWERS, _ASKER, _UNTIL, _TARGET, _BUFFER, _ANSWERED, _RECEIVED, _SENT, _NANOSECONDS, _IS_PIPELINE, _PAYLOAD = range(
+    11
+)
 _OWN_TABLE = _PAYLOAD + _PAYLOAD_WORDS
 _SESSION_WORDS = _OWN_TABLE + _TABLE_WORDS
 
@@ -70,10 +75,23 @@ entry:
   %read = inttoptr i64 {read} to ptr
   br label %next
 next:
+  %before = phi i64 [ 0, %entry ], [ %hurried, %check ]
+  %asked = call i64 @now()
   %is_there = call zeroext i1 %read(ptr %this, ptr %data)
   br i1 %is_there, label %look, label %done
 look:
   %began = call i64 @now()
+  %waited = sub i64 %began, %asked
+  %is_hurried = icmp slt i64 %waited, {hurried_nanoseconds}
+  %one_more = add i64 %before, 1
+  %hurried = select i1 %is_hurried, i64 %one_more, i64 0
+  %is_pipeline = icmp sge i64 %hurried, {hurried_most}
+  br i1 %is_pipeline, label %refuse, label %time
+refuse:
+  %pipeline_at = getelementptr i64, ptr %block, i64 {is_pipeline}
+  store i64 1, ptr %pipeline_at
+  br label %done
+time:
   %until_at = getelementptr i64, ptr %block, i64 {until}
   %until = load atomic i64, ptr %until_at monotonic, align 8
   %is_over = icmp sge i64 %began, %until
@@ -159,17 +177,25 @@ class _SessionCode:
             raise LookupError("the virtual functions of a stream are laid out in another way")
         libc = ctypes.CDLL(None)
         fields = {"answers": _ANSWERS, "asker": _ASKER, "until": _UNTIL, "target": _TARGET, "buffer": _BUFFER}
-        fields |= {"payload": _PAYLOAD, "answered": _ANSWERED, "received": _RECEIVED, "sent": _SENT}
+        fields |= {
+            "payload": _PAYLOAD,
+            "answered": _ANSWERED,
+            "received": _RECEIVED,
+            "sent": _SENT,
+            "is_pipeline": _IS_PIPELINE,
+        }
         code = compiled(
             _CODE.format(
                 **fields,
                 nanoseconds=_NANOSECONDS,
+                hurried_nanoseconds=_HURRIED_NANOSECONDS,
+                hurried_most=_HURRIED_MOST,
                 clock=ctypes.cast(libc.clock_gettime, ctypes.c_void_p).value,
                 find=find,
                 read=read,
                 write=write,
                 own_table=_OWN_TABLE + _WORDS_AHEAD,
-                room=_ANSWER_BYTES_MAX,
+                room=ANSWER_BYTES_MAX,
             )
         )
         self.functions = table + 8 * _WORDS_AHEAD
@@ -251,7 +277,7 @@ class SessionHook:
     def __init__(self, native: _SessionCode, stream: int, answers: KeptAnswers, asker: int) -> None:
         self._native, self._stream = native, stream
         self._answers = answers
-        self._text = bytearray(_ANSWER_BYTES_MAX)
+        self._text = bytearray(ANSWER_BYTES_MAX)
         self._arrow = pa.py_buffer(self._text)
         self._words = words = (ctypes.c_uint64 * _SESSION_WORDS)()
         words[_ANSWERS], words[_ASKER], words[_TARGET] = answers.address, asker, self._arrow.address
@@ -264,6 +290,11 @@ class SessionHook:
     def answer_until(self, moment: float) -> None:
         """Answer until a moment of the monotonic clock, in seconds; 0: nothing."""
         self._words[_UNTIL] = int(moment * 1e9)
+
+    def is_pipeline(self) -> bool:
+        """Return whether the client did not wait for its answers since the last call."""
+        was, self._words[_IS_PIPELINE] = self._words[_IS_PIPELINE], 0
+        return bool(was)
 
     def answered(self) -> Answered:
         """Return what was answered since the last call, by any thread."""

@@ -131,6 +131,21 @@ def _dropping(client: fl.FlightClient, number: int) -> None:
         session.answer()
 
 
+def _pipelining(client: fl.FlightClient, number: int) -> None:
+    """Ask for the same row without an end, many requests ahead of their answers."""
+    session = Session(client)
+    message = request(json.dumps({"get": "homes"}).encode(), json.dumps({"key": [number % 3]}).encode())
+
+    def read() -> None:
+        with suppress(fl.FlightError, pa.ArrowException, OSError, StopIteration):
+            while True:
+                session.reader.read_chunk()
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        session.writer.write_metadata(message)
+
+
 def nonsense(url: str) -> None:
     """Malformed messages, forged buffers, and bytes that stand for millions of keys."""
     forever(url, 8, lambda client, number: (_expanding if number < 2 else _nonsense)(client, number))
@@ -144,6 +159,11 @@ def never_reading(url: str) -> None:
 def crowds(url: str) -> None:
     """Hundreds of sessions that ask once, and stay; a third of them half closed."""
     forever(url, 300, _idle)
+
+
+def pipelines(url: str) -> None:
+    """Gets of the same few rows, as many as the transport takes."""
+    forever(url, 32, _pipelining)
 
 
 def deaths(url: str) -> None:
@@ -162,7 +182,7 @@ def repeats(url: str) -> None:
 
 
 SESSION_ATTACKS: dict[str, Attack] = {
-    f"session_{each.__name__}": each for each in (nonsense, never_reading, crowds, deaths, repeats)
+    f"session_{each.__name__}": each for each in (nonsense, never_reading, crowds, pipelines, deaths, repeats)
 }
 
 
