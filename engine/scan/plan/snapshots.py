@@ -82,11 +82,13 @@ class Snapshots:
             return list(self._held.get(table.table_id, ()))
 
     def check_not_ahead(self, snapshot: int, moment: int | str, what: str) -> None:
-        """Reject a timestamp further ahead of this clock than clocks may differ."""
+        """Reject a timestamp further ahead of this clock, and of the newest snapshot, than clocks may differ: a clock
+        that is behind makes no moment future at which another server had the store just now."""
         check_timestamp(snapshot, what)
-        now = self._clock.physical_microseconds()
-        latest = last_of(now + self._clock_error_seconds * 1_000_000)
-        if snapshot > latest and snapshot > self._mvcc.snapshot():  # a clock that was set back makes no commit future
+        now, error = self._clock.physical_microseconds(), self._clock_error_seconds * 1_000_000
+        if snapshot <= last_of(now + error):
+            return
+        if snapshot > last_of(microseconds_of(self._mvcc.snapshot()) + error):
             ahead = (microseconds_of(snapshot) - now) / 1e6
             raise InvalidArgumentError(
                 f"{what} {moment!r} is in the future: {ahead:,.1f} s ahead of {self._whose}, and at most "

@@ -92,6 +92,22 @@ def test_a_clock_that_is_behind_makes_no_acknowledged_write_a_future_one(
         far.result()
 
 
+def test_a_moment_just_after_the_end_of_the_log_is_no_future_one_to_a_clock_that_is_behind(
+    holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A holder that has died since named it, and wrote no slot after it."""
+    clock = ManualClock(SystemClock().physical_microseconds() - 3_600_000_000)
+    follower = Follower(holder.machine, clock=clock)
+    put(holder, 1)
+    follower.catch_up()
+    monkeypatch.setattr(follower.replica._mvcc, "_patience_seconds", 0.5)
+    reading = ThreadPoolExecutor(1).submit(ids, follower, holder.store.now() + (2_000_000 << 12))
+    while not reading.done():
+        follower.catch_up()
+    with pytest.raises(UnavailableError, match="later than what this replica has read of the log"):
+        reading.result()
+
+
 def test_a_replica_that_is_cut_off_from_the_log_calls_no_moment_a_future_one(
     holder: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
