@@ -56,7 +56,7 @@ def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions
     recovery.assume_attached(environment.wal, manifest_file)
     catalog = Catalog(environment, options.limits)
     catalog.load()
-    sweep(environment, manifest_file.current)
+    sweep(environment, manifest_file.current, home.first_number)
     known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in catalog.tablets()]
     known += [table.last_change for table in catalog.tables()]  # some of it is in quarantined tablets
     in_files = max([manifest.last_timestamp, *known])

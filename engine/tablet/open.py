@@ -169,10 +169,15 @@ def unlink_quietly(fs: FileSystem, path: str) -> None:
             fs.unlink(path)
 
 
-def sweep(environment: Environment, manifest: Manifest) -> list[str]:
+def sweep(environment: Environment, manifest: Manifest, first_number: int = 0) -> list[str]:
     """Remove files and directories of tablets that a crash left and no manifest names; return the paths of the
-    files."""
-    fs = environment.fs
+    files.
+
+    In a bucket, files of later reigns than this one, which begins at ``first_number``, stay: they are of a history that
+    is gone, since the bucket was put back to an earlier state. Later holders may use their names, and a request to
+    delete them may come late.
+    """
+    fs, reign = environment.fs, files.reign_of(first_number)
     names: dict[str, set[str]] = {}
     for tablet in (tablet for table in manifest.tables for tablet in table.tablets):
         names.setdefault(str(tablet.home), set()).update(_file_names(tablet))
@@ -183,17 +188,24 @@ def sweep(environment: Environment, manifest: Manifest) -> list[str]:
         directory = f"{files.ROOT}/{name}"
         wanted = names.get(name, set())
         try:
-            orphans = [f"{directory}/{file}" for file in fs.list(directory) if file not in wanted]
+            others = [file for file in fs.list(directory) if file not in wanted]
+            orphans = [f"{directory}/{file}" for file in others if files.reign_of(_number_of(file)) <= reign]
         except NotADirectoryError:
             fs.unlink(directory)
             swept.append(directory)
             continue
         for path in orphans:
             fs.unlink(path)
-        if name not in names:
+        if name not in names and len(orphans) == len(others):
             fs.remove_directory(directory)
         swept += orphans
     return swept
+
+
+def _number_of(name: str) -> int:
+    """Return the number of a file; 0 if its name is not one of a tablet's file."""
+    number = name.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _file_names(tablet: TabletEntry) -> set[str]:

@@ -138,6 +138,8 @@ class StagingArea:
         number = int(name) if name.isdecimal() else 0
         if reign_of(number) == reign_of(self._last_number):  # else this process, if it is slow, lists the next holder's
             self._last_number = max(self._last_number, number)
+        if reign_of(number) > reign_of(self._last_number):
+            return  # of the next holder, or of a history that is gone, as in `tablet/open.sweep`
         found = None
         with suppress(CorruptionError):  # a staged part is not a promise to commit
             found = read_info(self._fs, path)
