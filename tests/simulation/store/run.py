@@ -134,7 +134,7 @@ class _Lives:
 
     def _work(self, life: tuple[Actor, ...], random: Random) -> None:
         store = Store.open(self._disk, self._plan.store_options)
-        company = Company(store, self._history, random, are_kept=self._plan.seed % 2 == 0)
+        company = Company(store, self._history, random, are_kept=self._plan.seed % 5 < 2)
         tables.create(company.database, self._plan.buckets, self._plan.history_seconds)
         self._since = self._since or company.database.now()
         self._look_back(company)
