@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import struct
-from bisect import bisect_right
 from pathlib import Path
 
 ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
@@ -18,6 +18,8 @@ ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
 _RELOCATIONS, _SYMBOLS, _DYNAMIC_SYMBOLS = 4, 2, 11
 _IMPORTS = frozenset({6, 7, 1025, 1026})
 """GLOB_DAT and JUMP_SLOT of x86-64 and ARM64."""
+_ADDRESS_END = 1 << 63
+"""No address of a process is higher: files have no more bytes."""
 
 
 class Library:
@@ -104,31 +106,42 @@ def arrow_library(name: str) -> Path:
     raise LookupError(f"pyarrow brings no {name}")
 
 
-class Mapped:
-    """The memory that C libraries and others have mapped now, in this process."""
+class Memory:
+    """The memory of this process, read by the system: where none is mapped, or no longer, that does no harm."""
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._ends: list[tuple[int, str]] = []
-        for line in Path("/proc/self/maps").read_text().splitlines():
-            span, permissions = line.split(maxsplit=2)[:2]
-            first, end = (int(part, 16) for part in span.split("-"))
-            self._firsts.append(first)
-            self._ends.append((end, permissions))
+        """Raises OSError if the system does not let a process read its own."""
+        self._file = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
 
-    def has(self, address: int, size: int = 8, *, writable: bool = False) -> bool:
-        """Return whether native code may read, or write, some bytes at an address."""
-        place = bisect_right(self._firsts, address) - 1
-        if place < 0:
-            return False
-        end, permissions = self._ends[place]
-        return address + size <= end and permissions[0] == "r" and (permissions[1] == "w" or not writable)
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def bytes_at(self, address: int, size: int) -> bytes:
+        """Return the bytes at an address, as far as there are any."""
+        if not 0 <= address < _ADDRESS_END:
+            return b""
+        try:
+            return os.pread(self._file, size, address)
+        except OSError:
+            return b""
+
+    def word_at(self, address: int) -> int:
+        """Return the 8 bytes at an address as a number; 0 if there are none."""
+        return int.from_bytes(self.bytes_at(address, 8).ljust(8, b"\0"), "little")
 
 
 def is_mapped(address: int, *, writable: bool = False) -> bool:
     """Return whether native code may read, or write, the 8 bytes at an address: otherwise access would kill the
-    process."""
-    return Mapped().has(address, writable=writable)
+    process. Only memory of a library stays mapped: for other memory see ``Memory``."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, permissions = line.split(maxsplit=2)[:2]
+        first, end = (int(part, 16) for part in span.split("-"))
+        if first <= address < end:
+            return address + 8 <= end and permissions[0] == "r" and (permissions[1] == "w" or not writable)
+    return False
 
 
 def word_at(address: int) -> int:

@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
-from .library import ANCHOR, Library, arrow_library, exported, is_mapped, word_at
+from .library import ANCHOR, Library, Memory, arrow_library, exported, is_mapped, word_at
 from .machine_code import compiled
 
 Inspect = Callable[[memoryview, memoryview], None]
@@ -185,15 +185,14 @@ def _view(pointer: int) -> memoryview:
 
 def arrow_buffer(buffer: pa.Buffer) -> int:
     """Return the address of a Python object's ``arrow::Buffer``, after checking its layout."""
-    for offset in range(object.__basicsize__, type(buffer).__basicsize__ - 16, 8):
-        found = word_at(id(buffer) + offset)
-        # The object holds a pointer to the C++ object and one to its owner.
-        if not (is_mapped(found + _DATA) and is_mapped(found + _SIZE)):
-            continue
-        if word_at(found + _DATA) == buffer.address:
-            if word_at(found + _SIZE) != buffer.size:
-                break
-            return found
+    with Memory() as memory:
+        for offset in range(object.__basicsize__, type(buffer).__basicsize__ - 16, 8):
+            # The object holds a pointer to the C++ object and one to its owner.
+            found = word_at(id(buffer) + offset)
+            if memory.word_at(found + _DATA) == buffer.address:
+                if memory.word_at(found + _SIZE) != buffer.size:
+                    break
+                return found
     raise LookupError("an arrow::Buffer is laid out in another way")
 
 

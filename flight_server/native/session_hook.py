@@ -22,7 +22,7 @@ import pyarrow.flight as fl
 
 from ...engine.kernels.reads.kept_answers import find_answer
 from ...schemas.protocol.service import KeptAnswers
-from .library import ANCHOR, Library, Mapped, arrow_library, word_at
+from .library import ANCHOR, Library, Memory, arrow_library, word_at
 from .machine_code import compiled
 from .message_hook import arrow_buffer
 
@@ -205,9 +205,8 @@ class _SessionCode:
 
     def stream_of(self, reader: fl.MetadataRecordBatchReader) -> int:
         """Return the address of the stream that a reader reads. Raises LookupError if it is not as expected."""
-        if self._way is None:
-            self._way = _way_to_stream(reader, self.functions)
-        way = self._way
+        if (way := self._way) is None:
+            way = self._way = _way_to_stream(reader, self.functions)
         own = word_at(id(reader) + way.own)
         if word_at(own) != way.functions:
             raise LookupError("a reader of Python has another one of C++")
@@ -230,31 +229,37 @@ class _Way(NamedTuple):
 
 
 def _way_to_stream(reader: fl.MetadataRecordBatchReader, functions: int) -> _Way:
-    """Find the way to a stream with these functions. All memory on the way is mapped, and the objects are recognised:
-    Arrow's reader by the name of its type."""
-    mapped = Mapped()
-    for own in range(object.__basicsize__, type(reader).__basicsize__, 8):
-        at = word_at(id(reader) + own)
-        if not _type_name(at, mapped).endswith(_READER_TYPE):
-            continue
-        for ahead in range(8, 8 * _READER_WORDS, 8):
-            looking = word_at(at + ahead) if mapped.has(at + ahead) else 0
-            stream = word_at(looking) if mapped.has(looking) else 0
-            if mapped.has(stream) and word_at(stream) == functions:
-                return _Way(own, word_at(at), ahead)
+    """Find the way to a stream with these functions. The objects are recognised: Arrow's reader by its type's name.
+    Raises LookupError if there is none, and OSError as ``Memory``."""
+    with Memory() as memory:
+        for own in range(object.__basicsize__, type(reader).__basicsize__, 8):
+            at = word_at(id(reader) + own)
+            if not _type_name(at, memory).endswith(_READER_TYPE):
+                continue
+            for ahead in range(8, 8 * _READER_WORDS, 8):
+                stream = memory.word_at(memory.word_at(at + ahead))
+                if memory.word_at(stream) == functions:
+                    return _Way(own, memory.word_at(at), ahead)
     raise LookupError("a reader does not lead to its stream")
 
 
-def _type_name(at: int, mapped: Mapped) -> bytes:
+def _type_name(at: int, memory: Memory) -> bytes:
     """Return the name of the type of a C++ object with virtual functions; empty if there is none at an address."""
-    table = word_at(at) if mapped.has(at) else 0
-    kind = word_at(table - 8) if table % 8 == 0 and mapped.has(table - 8) else 0
-    name = word_at(kind + 8) if kind % 8 == 0 and mapped.has(kind + 8) else 0
-    return ctypes.string_at(name, _TYPE_NAME_BYTES).partition(b"\0")[0] if mapped.has(name, _TYPE_NAME_BYTES) else b""
+    kind = memory.word_at(memory.word_at(at) - 8)
+    return memory.bytes_at(memory.word_at(kind + 8), _TYPE_NAME_BYTES).partition(b"\0")[0]
+
+
+_compiling = threading.Lock()
+"""Sessions that begin at once wait for one code: it is never freed."""
+
+
+def _session_code() -> _SessionCode | None:
+    with _compiling:
+        return _compiled_code()
 
 
 @cache
-def _session_code() -> _SessionCode | None:
+def _compiled_code() -> _SessionCode | None:
     try:
         return _SessionCode()
     except (LookupError, OSError, RuntimeError) as error:
@@ -320,6 +325,6 @@ def hook(reader: fl.MetadataRecordBatchReader, answers: KeptAnswers, asker: int)
         return None
     try:
         return SessionHook(native, native.stream_of(reader), answers, asker)
-    except LookupError as error:
+    except (LookupError, OSError) as error:
         _LOG.info("gets are answered by the interpreter: %s", error)
         return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
 import subprocess
 import sys
 import threading
@@ -20,7 +22,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.native import session_hook
-from nyala.flight_server.native.library import Library
+from nyala.flight_server.native.library import Library, Memory
 from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.protocol.session import request
 from nyala.schemas.rows.operation import Operation
@@ -280,12 +282,12 @@ def test_sessions_work_without_the_hook(homes: Served, monkeypatch: pytest.Monke
 
 
 def test_another_pyarrow_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    session_hook._session_code.cache_clear()
+    session_hook._compiled_code.cache_clear()
     try:
         monkeypatch.setattr(Library, "address", _no_symbol)
         assert session_hook._session_code() is None
     finally:
-        session_hook._session_code.cache_clear()
+        session_hook._compiled_code.cache_clear()
 
 
 def _no_symbol(self: Library, symbol: str) -> int:
@@ -332,3 +334,34 @@ def test_callers_get_what_they_may_read(guarded: Guarded) -> None:
         assert _code(admin.ask()) == "row"
     for each in (admin, user):
         each.writer.close()
+
+
+def gone_memory() -> int:
+    with mmap.mmap(-1, mmap.PAGESIZE) as memory:
+        first = ctypes.c_char.from_buffer(memory)
+        address = ctypes.addressof(first)
+        del first
+    return address
+
+
+def test_memory_that_is_gone_is_read_as_none() -> None:
+    with Memory() as memory:
+        words = (ctypes.c_uint64 * 2)(7, 8)
+        assert memory.word_at(ctypes.addressof(words) + 8) == 8
+        address = gone_memory()
+        for nowhere in (address, 0, 2, -8, (1 << 64) - 8, 1 << 63):
+            assert memory.bytes_at(nowhere, 8) == b"" and memory.word_at(nowhere) == 0
+
+
+def test_the_way_to_a_stream_passes_memory_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = gone_memory()
+
+    class Reader:
+        """Words where a reader has those that lead to its stream."""
+
+        __slots__ = ("words",)
+
+    reader: Any = Reader()
+    monkeypatch.setattr(session_hook, "word_at", lambda _: address)
+    with pytest.raises(LookupError, match="does not lead to its stream"):
+        session_hook._way_to_stream(reader, 1)
