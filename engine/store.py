@@ -310,6 +310,8 @@ class Store:
     write_rows = _of(lambda store: store._writes.write_rows)
     begin_write = _of(lambda store: store._writes.begin)
     begin_row = _of(lambda store: store._writes.begin_row)
+    planned_row = _of(lambda store: store._writes.planned_row)
+    gatherer = _of(lambda store: lambda: store._writes)
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""

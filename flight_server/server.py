@@ -17,6 +17,7 @@ from ..schemas.protocol.verb import Kind
 from ..schemas.store.metrics import Metrics
 from .errors.errors import Translator, hide_tracebacks, verb
 from .handlers import actions, exchange, get, info, put
+from .handlers.combining import Combining
 from .native import message_hook, server_builder
 from .requests.calls import Call, Calls
 from .requests.recent_requests import RecentRequests
@@ -111,6 +112,7 @@ class FlightServer(fl.FlightServerBase):
         self._served, self._shared = self._guarded_both(store)
         self.calls = Calls(self.config, self._authentication, traces)
         self.admission = self.calls.admission
+        self._combining = Combining()
         self.translator = Translator(self.config.private_paths, self.calls.failed)
         hide_tracebacks()
         transport.prepare()
@@ -212,7 +214,9 @@ class FlightServer(fl.FlightServerBase):
         """A session, or point reads: keys in, rows out."""
         message_hook.check_first_message()
         with self.calls.begin(context, "do_exchange", Kind.EXCHANGE) as call, call.working():
-            exchange.exchange(self._callers_store, descriptor, reader, writer, self.calls, call, self.translator)
+            exchange.exchange(
+                self._callers_store, descriptor, reader, writer, self.calls, call, self.translator, self._combining
+            )
 
     @verb
     def list_actions(self, context: fl.ServerCallContext) -> list[fl.ActionType]:
@@ -335,6 +339,7 @@ class FlightServer(fl.FlightServerBase):
         if self._security:
             self._security.close()
         super().shutdown()
+        self._combining.close()
         if self.calls.traces:
             self.calls.traces.close()
 

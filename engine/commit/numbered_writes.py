@@ -176,6 +176,34 @@ class NumberedWrites:
                     with self._changed:
                         self._ended.notify_all()
 
+    @contextmanager
+    def beginning(self, numbers: Sequence[Number]) -> Iterator[list[bool]]:
+        """Yield which of some writes are made in the body: those that are new, and that nobody makes. Who sends one of
+        them meanwhile waits, as in ``once``. Not for a thread that is interrupted."""
+        begun, mine = self._begun, list[Number]()
+        try:
+            with self._changed:
+                are_new: list[bool] = []
+                for number in numbers:
+                    if is_new := number not in begun and not self._is_known(number):
+                        mine.append(number)  # before it is begun: it may not stay so for ever
+                        begun[number] = None
+                    are_new.append(is_new)
+            yield are_new
+        finally:
+            for number in mine:
+                begun.pop(number, None)
+            if self._waiting:
+                with self._changed:
+                    self._ended.notify_all()
+
+    def _is_known(self, number: Number) -> bool:
+        """Whether a write has an answer already, or is too old to tell."""
+        try:
+            return self._find(number) is not None
+        except InvalidArgumentError:
+            return True
+
     def _wait_for_end(self, number: Number) -> None:
         """Wait until nobody makes a write; under the lock."""
         self._waiting += 1

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
+from ...schemas.protocol.request import check_may_wait
 from .. import threads
 from .file_parts import AppendingFile, FillingFile
 from .filesystem import FileLock, clean_path, other_disk, require_same_directory, views_of
@@ -297,6 +298,7 @@ class LocalReadableFile(FillingFile):
         self._descriptor = descriptor if self._is_counted else _BY_NAME
 
     def read_into(self, offset: int, buffer: BytesLike) -> int:
+        check_may_wait()
         view = memoryview(buffer)  # pyright: ignore[reportArgumentType]
         if self._descriptor != _BY_NAME:
             return _read_fully(self._descriptor, view, offset)

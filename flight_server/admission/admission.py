@@ -128,6 +128,13 @@ class Admission:
             else:
                 self._enter(kind, peer)
 
+    def enters_at_once(self, kind: Kind, peer: Peer) -> bool:
+        """Do as ``enter`` if that takes no wait; return whether it was done."""
+        with self._lock:
+            if is_open := not (self._draining or self._queues[kind]) and self._has_place(kind, peer):
+                self._enter(kind, peer)
+            return is_open
+
     def _wait(self, kind: Kind, peer: Peer, check: Callable[[], None]) -> None:
         queue = self._queues[kind]
         if self._has_place(kind, peer):

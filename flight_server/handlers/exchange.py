@@ -24,6 +24,7 @@ from ..errors.errors import Translator
 from ..requests.calls import Call, Calls
 from ..requests.received_batch import received
 from ..settings.config import ServerConfig
+from .combining import Combining
 from .message_split import cut
 from .session import run_session
 
@@ -36,6 +37,7 @@ def exchange(
     calls: Calls,
     call: Call,
     translator: Translator,
+    combining: Combining,
 ) -> None:
     """Answer a DoExchange: run the session or the point reads that the descriptor asks for.
 
@@ -47,7 +49,7 @@ def exchange(
     body = sized(descriptor.command or b"", "the command", calls.config.request_bytes_max)
     if _is_session(body):
         read_json(SessionCommand, body, "the command")
-        run_session(store, reader, writer, calls, call, translator)
+        run_session(store, reader, writer, calls, call, translator, combining)
     else:
         _point_reads(store, read_json(TableName, body, "the command").table, reader, writer, calls, call)
 

@@ -26,20 +26,20 @@ class KeptGets:
         self._keeper = keeper
         self._answers = answers
         self._asker = asker
-        self._hook = own
+        self.hook = own
         self._call = call
         self._not_before = 0.0
         call.metrics.counting.add(self.count)
 
     def are_answered(self, now: float, is_next: bool) -> None:
         """Answer gets while the session reads, from ``now`` on if no answer ``is_next`` before theirs."""
-        if self._hook.is_pipeline():
+        if self.hook.is_pipeline():
             self._not_before = now + _PIPELINE_SECONDS
-        self._hook.answer_until(0 if is_next or now < self._not_before else now + _SECONDS)
+        self.hook.answer_until(0 if is_next or now < self._not_before else now + _SECONDS)
 
     def count(self) -> None:
         """Count the gets that were answered, by any thread."""
-        counts, call = self._hook.answered(), self._call
+        counts, call = self.hook.answered(), self._call
         if counts.requests:
             call.metrics.of("session_get").add_many(counts.requests, counts.nanoseconds / 1e9)
             call.received(counts.received_bytes)
@@ -56,7 +56,7 @@ class KeptGets:
 
     def close(self) -> None:
         """Answer nothing more."""
-        self._hook.close()
+        self.hook.close()
         self._call.metrics.counting.discard(self.count)
         self.count()
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as fl
-from pydantic_core import ValidationError, to_json
+from pydantic_core import to_json
 
 from ...schemas.cells.literal import from_json
-from ...schemas.errors import InvalidArgumentError, UnavailableError
+from ...schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from ...schemas.protocol.command import read_json
 from ...schemas.protocol.keys import key_values
 from ...schemas.protocol.request import Request, serving
-from ...schemas.protocol.service import PendingResult, RowRelay, StoreService
+from ...schemas.protocol.service import PendingResult, RowPlanner, RowRelay, StoreService
 from ...schemas.protocol.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
 from ...schemas.protocol.verb import Kind
 from ...schemas.rows.scan import ScanSpec
@@ -36,9 +36,11 @@ from ..native.message_hook import inspecting
 from ..requests.calls import Call, Calls
 from ..requests.message_size import BrokenMessageError, decoded_bytes
 from ..requests.received_batch import BodyReader
+from .combined_session import CombinedSession
+from .combining import Combining
 from .kept_gets import KeptGets, kept_gets
 from .session_answers import Ask, Rows, SessionAnswers
-from .session_row import SessionRow
+from .session_row import SessionRow, details_of
 from .short_scan import LongScanError, short_scan
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ def run_session(
     calls: Calls,
     call: Call,
     translator: Translator,
+    combining: Combining,
 ) -> None:
     """Answer the requests of a session, a DoExchange that stays open, until the client ends the stream.
 
@@ -77,9 +80,15 @@ def run_session(
     call.span = None  # each request has one
     answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
     kept = kept_gets(store, reader, calls, call)
+    combined = None
     try:
-        session = _Session(store, calls, call, answers, kept)
-        with serving(Request(call.peer.address, call.look, call.id, call.watch, call.peer.user)):
+        request = Request(call.peer.address, call.look, call.id, call.watch, call.peer.user)
+        gatherer = store.gatherer() if kept is not None and isinstance(store, RowPlanner) else None
+        if kept is not None and gatherer is not None:
+            combined = CombinedSession(gatherer, kept, calls, call, request, _told)
+            combining.add(combined)
+        session = _Session(store, calls, call, answers, kept, combined)
+        with serving(request):
             while (message := session.next(reader)) is not None:
                 call.check_time()
                 call.received(len(message))
@@ -91,6 +100,8 @@ def run_session(
                     answers.wait()
                     answers.send(_failed(error, translator))
     finally:
+        if combined is not None:
+            combining.remove(combined)
         if kept is not None:
             kept.close()
         answers.close()  # before an error goes out, too: writes in flight are commits, and their answers are due
@@ -130,18 +141,17 @@ def _failed(error: BaseException, translator: Translator) -> bytes:
     return to_json({"error": told(translator.public(error, "session"))})
 
 
-def _details(line: bytes) -> SessionDetails:
-    try:
-        return SessionDetails.__pydantic_validator__.validate_json(line)
-    except ValidationError:
-        return read_json(SessionDetails, line, "the second line")  # which says what is wrong
-
-
 class _Session:
     """For the thread of the session."""
 
     def __init__(
-        self, store: StoreService, calls: Calls, call: Call, answers: SessionAnswers, kept: KeptGets | None
+        self,
+        store: StoreService,
+        calls: Calls,
+        call: Call,
+        answers: SessionAnswers,
+        kept: KeptGets | None,
+        combined: CombinedSession | None,
     ) -> None:
         self.store = store
         self.relay = store if isinstance(store, RowRelay) else None
@@ -149,6 +159,7 @@ class _Session:
         self.call = call
         self.answers = answers
         self.kept = kept
+        self._combined = combined
         self.message = b""
         """The request that is being carried out."""
         self._config = calls.config
@@ -169,13 +180,21 @@ class _Session:
         self.call.waiting_since = now = time.monotonic()
         if self.kept is None:
             return _next(reader, self.call)
-        self.kept.are_answered(now, is_next=not self.answers.are_sent)
+        is_next = not self.answers.are_sent
+        self.kept.are_answered(now, is_next)
+        if self._combined is not None:
+            self._combined.are_taken(now, is_next)
         message = _next(reader, self.call)
         self.kept.count()
         return message
 
     def take(self, message: bytes) -> None:
         """Carry out a request, and answer it or let it be answered. Raises what is wrong with it."""
+        if self._combined is not None and (prepared := self._combined.prepared) is not None:
+            if isinstance(prepared, StoreError):
+                raise prepared
+            self.answers.send(*prepared)
+            return
         self.message = message
         if len(message) > REQUEST_BYTES_MAX:
             raise InvalidArgumentError(
@@ -185,7 +204,7 @@ class _Session:
         ask, times = self._known.get(first) or self._learnt(first)
         if len(second) > _LINE_BYTES_MAX:
             raise InvalidArgumentError(f"the second line has more than {_LINE_BYTES_MAX:,} bytes")
-        details = _details(second) if second else _NO_DETAILS
+        details = details_of(second) if second else _NO_DETAILS
         self._began = time.perf_counter()
         try:
             ask(details, body)
@@ -202,40 +221,46 @@ class _Session:
                 f"the first line has {len(first):,} bytes, at most {_LINE_BYTES_MAX:,} are allowed; send longer "
                 "requests by DoGet or DoPut"
             )
-        asked = read_json(SessionRequest, first, "the request")
-        kinds = [kind for kind in ("get", "get_many", "scan", "write") if getattr(asked, kind) is not None]
-        if len(kinds) != 1:
-            raise InvalidArgumentError("a request must have exactly one of get, get_many, scan and write")
-        verb = f"session_{kinds[0]}"
-        known = self._ask_for(asked), self.call.metrics.of(verb)
+        asked, kind = _asked(first)
+        verb = f"session_{kind}"
+        if len(self._known) >= _KNOWN_MAX or self._known_bytes + len(first) > _KNOWN_BYTES_MAX:
+            self._known.clear()
+            self._known_bytes = 0
+            if self._combined is not None:
+                self._combined.forget()
+        known = self._ask_for(asked, first), self.call.metrics.of(verb)
         if self._spans is not None:
             known = self._spans.around(known[0], verb, asked), known[1]
         if asked.scan is not None:  # scans differ in their filters, and would push out what comes again
             return known
-        if len(self._known) >= _KNOWN_MAX or self._known_bytes + len(first) > _KNOWN_BYTES_MAX:
-            self._known.clear()
-            self._known_bytes = 0
         self._known[first] = known
         self._known_bytes += len(first)
         return known
 
-    def _ask_for(self, asked: SessionRequest) -> Ask:
+    def _ask_for(self, asked: SessionRequest, first: bytes) -> Ask:
         if asked.get is not None:
-            return _Get(asked.get, self).ask
+            get = _Get(asked.get, self)
+            if self._combined is not None:
+                self._combined.learn(first, get.row)
+            return get.ask
         if asked.scan is not None:
             spec = asked.scan.checked()
+            if self._combined is not None:
+                self._combined.learn_scans(self._scanned_line)
             return lambda details, body: self._scan(spec)
         if asked.get_many is not None:
             table, schema = asked.get_many, _schema(asked.arrow_schema)
             return lambda details, body: self._get_many(table, self._bodies.batch(body, schema))
         assert asked.write is not None, "the last of the four"
-        return self._ask_to_write(asked.write, asked)
+        return self._ask_to_write(asked.write, asked, first)
 
-    def _ask_to_write(self, command: WriteCommand, asked: SessionRequest) -> Ask:
+    def _ask_to_write(self, command: WriteCommand, asked: SessionRequest, first: bytes) -> Ask:
         if command.stage is not None or command.commit is CommitMode.STREAM:
             raise InvalidArgumentError("a write in a session is one commit: use DoPut for `stage` and `commit`")
         if asked.columns is not None:
             row = SessionRow(self.store, command, asked.columns)
+            if self._combined is not None:
+                self._combined.learn(first, row)
             return lambda details, body: self._write_row(details, row)
         schema = _schema(asked.arrow_schema)
 
@@ -302,12 +327,19 @@ class _Session:
 
     def _scan(self, spec: ScanSpec) -> None:
         self.answers.wait()
+        self.answers.send(*self._admitted(Kind.READ, lambda: self._scanned(spec)))
+
+    def _scanned(self, spec: ScanSpec) -> tuple[bytes, Rows | None]:
         try:
-            snapshot, found = self._admitted(Kind.READ, lambda: short_scan(self.store, spec, self.call))
+            snapshot, found = short_scan(self.store, spec, self.call)
         except LongScanError:
-            self.answers.send(_LARGE)
-            return
-        self.answers.send(to_json({"rows": found.count, "snapshot": snapshot}), found)
+            return _LARGE, None
+        return to_json({"rows": found.count, "snapshot": snapshot}), found
+
+    def _scanned_line(self, first: bytes) -> tuple[bytes, Rows | None] | None:
+        """Return the answer to a first line; None if it asks for no scan."""
+        spec = _asked(first)[0].scan
+        return None if spec is None else self._scanned(spec.checked())
 
     def _get_many(self, table: str, keys: pa.RecordBatch) -> None:
         self.answers.wait()
@@ -352,12 +384,13 @@ class _Get:
         call = session.call
         session.admission.enter(Kind.READ, call.peer, call.check)
         try:
-            answer = self._row(details.key)
+            answer = self.row(details.key, session.message)
         finally:
             session.admission.leave(Kind.READ, call.peer)
         session.answers.send(answer)
 
-    def _row(self, key: list[Any]) -> bytes:
+    def row(self, key: list[Any], message: bytes) -> bytes:
+        """Return the answer to a get of a key, whose ``message`` it is; may raise StoreError."""
         session, words = self._session, self._known
         if session.relay is not None and (answer := session.relay.told_row(self._table, key)) is not None:
             session.call.sent_rows += answer["row"] is not None
@@ -379,7 +412,7 @@ class _Get:
         answer = to_json(answer, inf_nan_mode="strings")
         # If the table was renamed or altered meanwhile, later ones get another answer.
         if kept is not None and stamp is not None and session.store.describe_table(self._table) is about:
-            kept.keep(stamp, session.message, answer)
+            kept.keep(stamp, message, answer)
         return answer
 
 
@@ -403,6 +436,15 @@ class _RowWords:
         for place, column in self._readers:
             values[place] = from_json(key[place], column.logical, f"key column {column.name!r}:")
         return values
+
+
+def _asked(first: bytes) -> tuple[SessionRequest, str]:
+    """Return the request of a first line, and its kind. Raises InvalidArgumentError."""
+    asked = read_json(SessionRequest, first, "the request")
+    kinds = [kind for kind in ("get", "get_many", "scan", "write") if getattr(asked, kind) is not None]
+    if len(kinds) != 1:
+        raise InvalidArgumentError("a request must have exactly one of get, get_many, scan and write")
+    return asked, kinds[0]
 
 
 def _told(result: WriteResult) -> bytes:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
+
+from pydantic_core import ValidationError
 
 from ...clients.convert.few_rows import few_rows
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.protocol.service import PendingResult, StoreService
+from ...schemas.protocol.command import read_json
+from ...schemas.protocol.service import PendingResult, RowPlanner, StoreService
 from ...schemas.protocol.session import SessionDetails, cells_from_json
 from ...schemas.rows.write import WriteCommand, WriteResult
+
+
+def details_of(line: bytes) -> SessionDetails:
+    """Return the second line of a request. Raises InvalidArgumentError, which says what is wrong with it."""
+    try:
+        return SessionDetails.__pydantic_validator__.validate_json(line)
+    except ValidationError:
+        return read_json(SessionDetails, line, "the second line")
 
 
 class SessionRow:
@@ -41,6 +52,12 @@ class SessionRow:
         row = self._row(details)
         pending = self._store.begin_row(self._command, row, details.seq)
         return self._begin_batch(row, details.seq) if pending is None else pending
+
+    def planned(self, details: SessionDetails) -> object | None:
+        """Return the row of a second line for the gatherer of the store, a ``RowPlanner``; None, with nothing done, if
+        it has to come in another way. Raises as ``begin``."""
+        row = self._row(details)
+        return cast(RowPlanner, self._store).planned_row(self._command, row, details.seq)
 
     def _row(self, details: SessionDetails) -> dict[str, Any]:
         cells = details.row

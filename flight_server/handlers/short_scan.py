@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ...schemas.protocol.request import Request, identify, serving
+from ...schemas.protocol.request import Request, identify, may_wait, serving
 from ...schemas.protocol.service import OneBatch, ScanStream, StoreService
 from ...schemas.rows.scan import ScanSpec
 from ..requests.calls import Call
@@ -52,7 +52,7 @@ def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | N
             raise LongScanError
         call.check()
 
-    with serving(Request(call.peer.address, check, identify(), call.watch, call.peer.user)):
+    with serving(Request(call.peer.address, check, identify(), call.watch, call.peer.user, may_wait())):
         stream = store.scan(spec)
         if isinstance(stream.batches, OneBatch):
             if stream.batches.message.nbytes > BYTES_MAX:

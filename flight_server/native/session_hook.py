@@ -25,10 +25,13 @@ from ...schemas.protocol.service import KeptAnswers
 from .library import ANCHOR, Library, Memory, arrow_library, word_at
 from .machine_code import compiled
 from .message_hook import arrow_buffer
+from .session_hook_code import CODE
 
 _LOG = logging.getLogger("nyala.flight_server")
 ANSWER_BYTES_MAX = 1 << 14
 """The longest answer that is given here: each session has memory for one."""
+REQUEST_BYTES_MAX = 1 << 16
+"""The longest request that another thread answers."""
 _STREAM = "5arrow6flight9transport4grpc12_GLOBAL__N_118ExchangeDataStream"
 _TABLE = f"_ZTVN{_STREAM}E"
 _READ, _WRITE = f"_ZN{_STREAM}8ReadDataEPNS0_8internal10FlightDataE", f"_ZN{_STREAM}9WriteDataERKNS0_13FlightPayloadE"
@@ -48,116 +51,45 @@ _TYPE_NAME_BYTES = 128
 """At least as many as the name of a type has."""
 
 # The words of a session: what its functions need, the payload, and the table of its stream.
-_ANSWERS, _ASKER, _UNTIL, _TARGET, _BUFFER, _ANSWERED, _RECEIVED, _SENT, _NANOSECONDS, _IS_PIPELINE, _PAYLOAD = range(
-    11
-)
+_ANSWERS, _ASKER, _UNTIL, _TARGET, _BUFFER, _ANSWERED, _RECEIVED, _SENT, _NANOSECONDS, _IS_PIPELINE = range(10)
+_GETS, _WRITES, _SCANS, _COUNTED, _TEXT, _LENGTH, _SIZE, _NEXT, _TURN = range(10, 19)
+"""The queues for gets, writes and scans, or 0; and where the request that runs is counted. Of a request that waits in a
+queue: its message; the bytes of the answer, or a number below 0; the request that came before it, and waits too; and
+the semaphore that ends the wait for the answer."""
+_SEMAPHORE_WORDS = 4
+"""As many as a ``sem_t`` has."""
+_PAYLOAD = _TURN + _SEMAPHORE_WORDS
 _OWN_TABLE = _PAYLOAD + _PAYLOAD_WORDS
 _SESSION_WORDS = _OWN_TABLE + _TABLE_WORDS
-
-_CODE = """
-define i64 @now() uwtable {{
-  %time = alloca [2 x i64]
-  %clock = inttoptr i64 {clock} to ptr
-  %ignored = call i32 %clock(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest_at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest_at
-  %long = mul i64 %seconds, 1000000000
-  %result = add i64 %long, %rest
-  ret i64 %result
-}}
-
-define zeroext i1 @read_data(ptr %this, ptr %data) uwtable {{
-entry:
-  %table = load ptr, ptr %this
-  %block = getelementptr i64, ptr %table, i64 -{own_table}
-  %result = alloca [2 x i64], align 16
-  %read = inttoptr i64 {read} to ptr
-  br label %next
-next:
-  %before = phi i64 [ 0, %entry ], [ %hurried, %check ]
-  %asked = call i64 @now()
-  %is_there = call zeroext i1 %read(ptr %this, ptr %data)
-  br i1 %is_there, label %look, label %done
-look:
-  %began = call i64 @now()
-  %waited = sub i64 %began, %asked
-  %is_hurried = icmp slt i64 %waited, {hurried_nanoseconds}
-  %one_more = add i64 %before, 1
-  %hurried = select i1 %is_hurried, i64 %one_more, i64 0
-  %is_pipeline = icmp sge i64 %hurried, {hurried_most}
-  br i1 %is_pipeline, label %refuse, label %time
-refuse:
-  %pipeline_at = getelementptr i64, ptr %block, i64 {is_pipeline}
-  store i64 1, ptr %pipeline_at
-  br label %done
-time:
-  %until_at = getelementptr i64, ptr %block, i64 {until}
-  %until = load atomic i64, ptr %until_at monotonic, align 8
-  %is_over = icmp sge i64 %began, %until
-  br i1 %is_over, label %done, label %open
-open:
-  %head_at = getelementptr i64, ptr %data, i64 1
-  %head = load ptr, ptr %head_at
-  %has_head = icmp ne ptr %head, null
-  br i1 %has_head, label %done, label %plain
-plain:
-  %message_at = getelementptr i64, ptr %data, i64 3
-  %message = load ptr, ptr %message_at
-  %is_none = icmp eq ptr %message, null
-  br i1 %is_none, label %done, label %ask
-ask:
-  %text_at = getelementptr i8, ptr %message, i64 16
-  %text = load i64, ptr %text_at
-  %length_at = getelementptr i8, ptr %message, i64 24
-  %length = load i64, ptr %length_at
-  %answers_at = getelementptr i64, ptr %block, i64 {answers}
-  %answers = load i64, ptr %answers_at
-  %asker_at = getelementptr i64, ptr %block, i64 {asker}
-  %asker = load i64, ptr %asker_at
-  %target_at = getelementptr i64, ptr %block, i64 {target}
-  %target = load i64, ptr %target_at
-  %finder = inttoptr i64 {find} to ptr
-  %size = call i64 %finder(i64 %answers, i64 %asker, i64 %text, i64 %length, i64 %target, i64 {room})
-  %is_missing = icmp slt i64 %size, 0
-  br i1 %is_missing, label %done, label %answer
-answer:
-  %buffer_at = getelementptr i64, ptr %block, i64 {buffer}
-  %buffer = load ptr, ptr %buffer_at
-  %size_at = getelementptr i8, ptr %buffer, i64 24
-  store i64 %size, ptr %size_at
-  store i64 0, ptr %result
-  %payload = getelementptr i64, ptr %block, i64 {payload}
-  %write = inttoptr i64 {write} to ptr
-  call void @count(ptr %block, i64 {received}, i64 %length)
-  call void @count(ptr %block, i64 {sent}, i64 %size)
-  call void @count(ptr %block, i64 {answered}, i64 1)
-  call void %write(ptr sret([2 x i64]) %result, ptr %this, ptr %payload)
-  %ended = call i64 @now()
-  %took = sub i64 %ended, %began
-  call void @count(ptr %block, i64 {nanoseconds}, i64 %took)
-  %status = load i64, ptr %result
-  %is_ok = icmp eq i64 %status, 0
-  br i1 %is_ok, label %check, label %lost
-check:
-  %written_at = getelementptr i8, ptr %result, i64 8
-  %written = load i8, ptr %written_at
-  %is_written = icmp ne i8 %written, 0
-  br i1 %is_written, label %next, label %lost
-lost:
-  ret i1 false
-done:
-  ret i1 %is_there
-}}
-
-define void @count(ptr %block, i64 %field, i64 %more) alwaysinline uwtable {{
-  %at = getelementptr i64, ptr %block, i64 %field
-  %before = load i64, ptr %at
-  %after = add i64 %before, %more
-  store i64 %after, ptr %at
-  ret void
-}}
-"""
+_FIELDS = {
+    "answers": _ANSWERS,
+    "asker": _ASKER,
+    "until": _UNTIL,
+    "target": _TARGET,
+    "buffer": _BUFFER,
+    "answered": _ANSWERED,
+    "received": _RECEIVED,
+    "sent": _SENT,
+    "nanoseconds": _NANOSECONDS,
+    "is_pipeline": _IS_PIPELINE,
+    "gets": _GETS,
+    "writes": _WRITES,
+    "scans": _SCANS,
+    "counted": _COUNTED,
+    "text": _TEXT,
+    "length": _LENGTH,
+    "size": _SIZE,
+    "next": _NEXT,
+    "turn": _TURN,
+    "payload": _PAYLOAD,
+}
+_RUNNING = 1 + _SEMAPHORE_WORDS
+"""Where a queue counts the requests that run: in the queue, and on the threads of their sessions. A request alone stays
+there."""
+_UNANSWERED, _RETURNED = -2, -1
+"""Instead of the bytes of an answer: there is none yet; Python shall answer on the thread of the session."""
+_GET_BEGIN, _WRITE_BEGIN, _SCAN_BEGIN = b'{"get"', b'{"writ', b'{"scan'
+"""So begin the requests that another thread may answer: with as many bytes each."""
 
 
 class _SessionCode:
@@ -175,22 +107,21 @@ class _SessionCode:
         words = [word_at(table + 8 * number) for number in range(_TABLE_WORDS)]
         if words.count(read) != 1 or words.count(write) != 1 or words.index(read) < _WORDS_AHEAD:
             raise LookupError("the virtual functions of a stream are laid out in another way")
-        libc = ctypes.CDLL(None)
-        fields = {"answers": _ANSWERS, "asker": _ASKER, "until": _UNTIL, "target": _TARGET, "buffer": _BUFFER}
-        fields |= {
-            "payload": _PAYLOAD,
-            "answered": _ANSWERED,
-            "received": _RECEIVED,
-            "sent": _SENT,
-            "is_pipeline": _IS_PIPELINE,
-        }
         code = compiled(
-            _CODE.format(
-                **fields,
-                nanoseconds=_NANOSECONDS,
+            CODE.format(
+                **_FIELDS,
                 hurried_nanoseconds=_HURRIED_NANOSECONDS,
                 hurried_most=_HURRIED_MOST,
-                clock=ctypes.cast(libc.clock_gettime, ctypes.c_void_p).value,
+                write_begin=int.from_bytes(_WRITE_BEGIN, "little"),
+                scan_begin=int.from_bytes(_SCAN_BEGIN, "little"),
+                request_room=REQUEST_BYTES_MAX,
+                begin_mask=(1 << 8 * len(_GET_BEGIN)) - 1,
+                get_begin=int.from_bytes(_GET_BEGIN, "little"),
+                unanswered=_UNANSWERED,
+                running=_RUNNING,
+                clock=_address_in_libc("clock_gettime"),
+                sem_post=_address_in_libc("sem_post"),
+                sem_wait=_address_in_libc("sem_wait"),
                 find=find,
                 read=read,
                 write=write,
@@ -201,6 +132,11 @@ class _SessionCode:
         self.functions = table + 8 * _WORDS_AHEAD
         """What a stream points to."""
         self.table = [code.get_function_address("read_data") if word == read else word for word in words]
+        self.take = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.get_function_address("take"))
+        self.ring = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)(_address_in_libc("sem_post"))
+        self.answer = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(code.get_function_address("answer"))
+        """Ends the wait of a request, without giving the interpreter away."""
+        self.leave = ctypes.PYFUNCTYPE(None, ctypes.c_int64)(code.get_function_address("leave"))
         self._way: _Way | None = None
 
     def stream_of(self, reader: fl.MetadataRecordBatchReader) -> int:
@@ -249,6 +185,61 @@ def _type_name(at: int, memory: Memory) -> bytes:
     return memory.bytes_at(memory.word_at(kind + 8), _TYPE_NAME_BYTES).partition(b"\0")[0]
 
 
+def _address_in_libc(name: str) -> int:
+    """Return the address of a function of the C library. Raises LookupError if it has none of this name."""
+    function: Any = getattr(ctypes.CDLL(None), name, None)
+    if function is None:
+        raise LookupError(f"the C library has no {name}")
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+class RequestQueue:
+    """The requests of sessions that wait for an answer by the thread that takes them. Thread safe."""
+
+    def __init__(self, native: _SessionCode) -> None:
+        self._native = native
+        self._words = (ctypes.c_uint64 * (_RUNNING + 1))()
+        _prepare_semaphore(ctypes.addressof(self._words) + 8)
+        self._is_closed = False
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self._words)
+
+    def take(self) -> list[int]:
+        """Wait for requests, and return the numbers of their sessions in the order in which they came; none: the queue
+        is closed."""
+        numbers: list[int] = []
+        while not numbers and not self._is_closed:
+            number = self._native.take(self.address)
+            while number > 0:
+                numbers.append(number)
+                number = word_at(number + 8 * _NEXT)
+        numbers.reverse()
+        return numbers
+
+    def close(self) -> None:
+        """Let nobody wait in ``take``."""
+        self._is_closed = True
+        self._native.ring(self.address + 8)
+
+
+class Queues(NamedTuple):
+    """The queues for the requests of a session, by their kind; None: Python answers on the thread of the session."""
+
+    gets: RequestQueue | None = None
+    writes: RequestQueue | None = None
+    scans: RequestQueue | None = None
+
+
+NO_QUEUES = Queues()
+
+
+def _prepare_semaphore(address: int) -> None:
+    """Make a semaphore that nobody has rung."""
+    ctypes.CDLL(None).sem_init(ctypes.c_void_p(address), 0, 0)
+
+
 _compiling = threading.Lock()
 """Sessions that begin at once wait for one code: it is never freed."""
 
@@ -288,6 +279,9 @@ class SessionHook:
         words[_ANSWERS], words[_ASKER], words[_TARGET] = answers.address, asker, self._arrow.address
         words[_BUFFER] = words[_PAYLOAD + _APP_METADATA] = arrow_buffer(self._arrow)
         words[_OWN_TABLE:] = native.table
+        _prepare_semaphore(ctypes.addressof(words) + 8 * _TURN)
+        self.number = ctypes.addressof(words)
+        """That of the session in a ``RequestQueue``."""
         self._last = Answered()
         self._lock = threading.Lock()
         ctypes.c_uint64.from_address(stream).value = ctypes.addressof(words) + 8 * (_OWN_TABLE + _WORDS_AHEAD)
@@ -295,6 +289,32 @@ class SessionHook:
     def answer_until(self, moment: float) -> None:
         """Answer until a moment of the monotonic clock, in seconds; 0: nothing."""
         self._words[_UNTIL] = int(moment * 1e9)
+
+    def ask(self, queues: Queues) -> None:
+        """Let whoever takes requests from a queue answer those of its kind from now on."""
+        for field, queue in zip((_GETS, _WRITES, _SCANS), queues, strict=True):
+            self._words[field] = 0 if queue is None else queue.address
+
+    def is_waiting(self) -> bool:
+        """Return whether a request waits in a queue, or is being answered by whoever took it."""
+        return ctypes.c_int64(self._words[_SIZE]).value == _UNANSWERED
+
+    def message(self) -> bytes:
+        """Return the request that waits in a queue."""
+        return ctypes.string_at(self._words[_TEXT], self._words[_LENGTH])
+
+    def message_bytes(self) -> int:
+        """Return the size of the request that waits in a queue."""
+        return self._words[_LENGTH]
+
+    def answer(self, answer: bytes | None) -> None:
+        """Answer the request that waits in a queue, by the thread of its session; None: let Python do so there. At most
+        ``ANSWER_BYTES_MAX``."""
+        if answer is None:
+            self._native.answer(self.number, _RETURNED)
+        else:
+            self._text[: len(answer)] = answer
+            self._native.answer(self.number, len(answer))
 
     def is_pipeline(self) -> bool:
         """Return whether the client did not wait for its answers since the last call."""
@@ -313,9 +333,16 @@ class SessionHook:
     def close(self) -> None:
         """Let the stream be as it was. Call it before the handler returns."""
         ctypes.c_uint64.from_address(self._stream).value = self._native.functions
+        self._native.leave(self.number)
 
 
 _NONE = Answered()
+
+
+def request_queue() -> RequestQueue | None:
+    """Return a queue for requests of sessions; None if that is not possible."""
+    native = _session_code()
+    return None if native is None else RequestQueue(native)
 
 
 def hook(reader: fl.MetadataRecordBatchReader, answers: KeptAnswers, asker: int) -> SessionHook | None:

@@ -97,6 +97,8 @@ class Call:
         self.peer = peer_of(context.peer(), self.user or "")
         self.waiting_since: float | None = None
         """When it began to wait for its client; None while the server works."""
+        self.is_carried_out: Callable[[], bool] = lambda: False
+        """Whether the server works for it, though its own thread waits."""
         self._sending_since: float | None = None
         self._calls = calls
         self._context: fl.ServerCallContext | None = context
@@ -239,7 +241,7 @@ class Call:
     @property
     def stuck_since(self) -> float | None:
         """When it began to wait for its client, on either thread; None while the server works."""
-        sending, waiting = self._sending_since, self.waiting_since
+        sending, waiting = self._sending_since, None if self.is_carried_out() else self.waiting_since
         return waiting if sending is None else min(sending, waiting or sending)
 
     @property

@@ -21,6 +21,8 @@ from ...schemas.protocol.service import (
     KeyReader,
     OneBatch,
     PendingResult,
+    RowGatherer,
+    RowPlanner,
     RowRelay,
     RowStamp,
     RowWriter,
@@ -35,7 +37,6 @@ from ...schemas.rows.scan_plan import ScanPlan
 from ...schemas.rows.statement import Statement, StatementKind, without_keys
 from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import WriteCommand, WriteResult
-from ...schemas.rows.writer_name import is_owned, owned
 from ...schemas.store.description import Health, TableDescription, TableStats
 from ...schemas.store.grants import Grant, GrantChange, Privilege, no_table
 from ...schemas.store.pins import KeptPin
@@ -45,6 +46,7 @@ from ...schemas.table.table import WEEK_SECONDS
 from . import rules
 from .audit import AuditLog
 from .needs import WRITTEN, has_keys, kept_by_rules, read_by_rules, read_by_scan, read_by_statement, written
+from .own_writers import OwnWriters
 from .rights import NONE, Caller, GrantBook, Rights, TableRights
 from .rules import AUDITED, told_of
 from .shown_stats import shown_stats
@@ -62,7 +64,7 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         self._book = book
         self._audit = audit
         self._known: tuple[object, Rights] | None = None
-        self._last_command: tuple[WriteCommand, WriteCommand] | None = None
+        self._own = OwnWriters(caller.user, lambda: self.rights.is_admin)
         self._relay = store if isinstance(store, RowRelay) else None
 
     @property
@@ -212,7 +214,7 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         elif table.of(Privilege.READ) is not None and (names := read_by_statement(statement)):
             self.check(table, Privilege.READ, "execute", lambda _: names)
         if statement.writer is not None:
-            statement = statement.model_copy(update={"writer": self._own_name(statement.writer)})
+            statement = statement.model_copy(update={"writer": self._own.name(statement.writer)})
         done = self._store.execute(statement)
         return without_keys(done) if done.errors and not self._reads_key(table) else done
 
@@ -335,31 +337,26 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         self._check_write(command.table, command.op, [*batch.schema.names, *(command.rules or ())], rules=command.rules)
         if command.rules and (names := read_by_rules(command.rules)):
             self.check(self.seen(command.table, "write"), Privilege.READ, "write", lambda _: names)
-        return self._store.begin_write(self._owned(command), batch, seq)
+        return self._store.begin_write(self._own.command(command), batch, seq)
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """See RowWriter."""
         self._check_write(command.table, command.op, row)
-        return self._store.write_row(self._owned(command), row, seq)
+        return self._store.write_row(self._own.command(command), row, seq)
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
         """See RowWriter."""
         self._check_write(command.table, command.op, row)
-        return self._store.begin_row(self._owned(command), row, seq)
+        return self._store.begin_row(self._own.command(command), row, seq)
 
-    def _owned(self, command: WriteCommand) -> WriteCommand:
-        """Return a command whose numbers are the caller's own: nobody else can take the next one."""
-        if command.writer is None:
-            return command
-        known = self._last_command  # a session repeats its own
-        if known is None or known[0] is not command or is_owned(command.writer):
-            named = command.model_copy(update={"writer": self._own_name(command.writer)})
-            known = self._last_command = command, named
-        return known[1]
+    def planned_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None) -> object | None:
+        """See RowPlanner. For a store that has a gatherer."""
+        self._check_write(command.table, command.op, row)
+        return cast(RowPlanner, self._store).planned_row(self._own.command(command), row, seq)
 
-    def _own_name(self, writer: str) -> str:
-        """Return a writer's name as the caller's own. Servers, which are administrators, pass on those of others."""
-        return writer if is_owned(writer) and self.rights.is_admin else owned(self._caller.user, writer)
+    def gatherer(self) -> RowGatherer | None:
+        """See RowPlanner."""
+        return self._store.gatherer() if isinstance(self._store, RowPlanner) else None
 
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
         """See StoreService. Each batch has an operation of its own."""

@@ -16,6 +16,10 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
+class NotInMemoryError(Exception):
+    """The disk has to be read, or much to be decompressed, for a request that may not wait."""
+
+
 class Owner(NamedTuple):
     """The owner of what a request to the store's service leaves behind: limits are shared out by it."""
 
@@ -42,6 +46,8 @@ class Request:
     """Does as ``check``, on any thread; None: only its own thread can tell."""
     user: str = ""
     """Who asks; empty if nobody knows."""
+    may_wait: bool = True
+    """Whether it may wait for a disk; else reads that have to raise NotInMemoryError."""
 
 
 class _Thread(threading.local):
@@ -84,6 +90,17 @@ def check() -> None:
     """Raise ``UnavailableError`` if the request to the store's service that this thread serves is no longer wanted."""
     if _thread.request is not None:
         _thread.request.check()
+
+
+def may_wait() -> bool:
+    """Return whether what this thread does may wait for a disk."""
+    return _thread.request is None or _thread.request.may_wait
+
+
+def check_may_wait() -> None:
+    """Raise NotInMemoryError if what this thread does may not wait for a disk."""
+    if _thread.request is not None and not _thread.request.may_wait:
+        raise NotInMemoryError
 
 
 def carried(work: Callable[Given, Result]) -> Callable[Given, Result]:

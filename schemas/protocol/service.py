@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from ..errors import InternalError
+from ..errors import InternalError, StoreError
 from ..rows.prune_count import PruneCount
 from ..rows.scan import ScanSpec
 from ..rows.transaction import StagedBatch, StageResult
@@ -220,6 +220,29 @@ class RowWriter(Protocol):
     def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | None:
         """Apply two or more rows, as Python values by column, as ``write`` does a batch of them."""
         return None
+
+
+class RowGatherer(Protocol):
+    """What writes rows of many callers together, each as a commit of its own. Thread safe."""
+
+    def write_each(self, rows: Sequence[Any]) -> Sequence[WriteResult | StoreError | None]:
+        """Write rows that a ``RowPlanner`` of the same store has planned. Return the answer to each, or its error;
+        None: nothing was done, and it has to come as to ``write_row``. It waits for nothing but the log."""
+        ...
+
+
+@runtime_checkable
+class RowPlanner(Protocol):
+    """An interface beside ``StoreService``: the service of a store in this process, which may write rows together."""
+
+    def gatherer(self) -> RowGatherer | None:
+        """Return what writes its planned rows; None: it has to get them in another way."""
+        ...
+
+    def planned_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None) -> object | None:
+        """Return a numbered row, as Python values by column, for the ``gatherer``; None: it has to come as to
+        ``write_row``. Raises as that, with nothing done."""
+        ...
 
 
 class StoreService(Verbs, KeyReader, RowWriter, Protocol):

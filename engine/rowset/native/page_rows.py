@@ -17,6 +17,7 @@ from weakref import ref
 
 import numpy as np
 
+from ....schemas.protocol.request import NotInMemoryError
 from ... import threads
 from ...cfile.page import Page
 from ...cfile.page_kind import kind_of
@@ -49,11 +50,6 @@ _NUMBERS = count()
 
 _WORTH_A_ROW = 2
 """Whole rows are read for so many columns and more."""
-
-
-class NotInMemoryError(Exception):
-    """Kernels cannot read a row for a caller that may not wait: it has to be read from the disk, or decompressed for
-    long."""
 
 
 class _Room(threads.local):

@@ -38,6 +38,7 @@ import pyarrow as pa
 from ....schemas.limits.budget import Budget
 from ....schemas.limits.limits import Limits
 from ....schemas.protocol.keys import key_of, only_row
+from ....schemas.protocol.request import check_may_wait
 from ....schemas.protocol.service import RowStamp, ScanStream
 from ....schemas.protocol.sorting import is_key_order, sorted_stream
 from ....schemas.rows.batches import begun
@@ -103,6 +104,7 @@ class Ways:
             may_be_short = False
         except UndecidedError:
             pass
+        check_may_wait()
         if not spec.checked().order_by:
             return self._unsorted(spec, may_be_short=may_be_short)
         key = self._resolver.key(spec)
@@ -147,6 +149,7 @@ class Ways:
         try:
             return self._table(table.name).stamped_row(table, key, self._now, self._limits, self._stamps)
         except UndecidedError:
+            check_may_wait()
             return self.get_row(table, key), None
 
     def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:

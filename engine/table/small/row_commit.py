@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....schemas.errors import InternalError
+from ....schemas.errors import InternalError, StoreError
+from ....schemas.protocol.request import NotInMemoryError
 from ....schemas.rows.write import Durability, WriteResult
 from ...commit.commit_authors import Origin
 from ...commit.commit_log import Commit, CommitLog
 from ...commit.numbered_writes import Ticket
 from ...filter.expiry import Expiry
 from ...record.change import ChangeKind, pack_record
-from ...rowset.native.page_rows import NotInMemoryError
 from ...tablet.row_write import RowPlace, RowValues, apply_row, find_row, newest_cells
 from ...tablet.tablet import Tablet
 from ...vectors.raw_cell import RawCell
@@ -36,7 +36,7 @@ class RowWrite:
     """The log position of its commit; 0: it has none."""
     timestamp: int = 0
     """That of its commit; 0: it has none."""
-    error: InternalError | None = None
+    error: StoreError | None = None
     is_general: bool = False
     """Whether only the batch lane can tell what becomes of it, or refuses it."""
 

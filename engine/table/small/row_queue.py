@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ....schemas.errors import InternalError, StoreError
+from ....schemas.errors import InternalError, StoreError, UnavailableError
 from ....schemas.rows.write import Durability
 from ... import threads
 from ...commit.commit_log import CommitLog
@@ -47,6 +47,20 @@ class RowQueue:
                 self._withdraw(row)
         if row.error is not None:
             raise row.error
+
+    def write_each(self, rows: Sequence[RowWrite]) -> None:
+        """Return when rows are settled, as ``write``, which keep their errors."""
+        try:
+            self._rows.extend(rows)
+            for row in rows:
+                try:
+                    self._log.wait_for(row)
+                except UnavailableError as error:
+                    row.error = error
+        finally:
+            for row in rows:
+                if not row.is_settled:
+                    self._withdraw(row)
 
     def _withdraw(self, row: RowWrite) -> None:
         """Leave a row to its thread; one that a leader is about to commit is waited for, and may have a commit then."""

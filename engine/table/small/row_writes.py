@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ....schemas.errors import StoreError
 from ....schemas.rows.write import Durability, WriteCommand, WriteResult
 from ...commit.commit_authors import origin_of
 from ...commit.commit_log import Commit, CommitLog
@@ -90,6 +91,21 @@ class RowWrites:
             if write.timestamp:
                 self._log.acknowledge(write, durability)
         return applied(write.timestamp, durability) if write.timestamp else None
+
+    def planned(
+        self, table: Table, command: WriteCommand, row: Mapping[str, Any], ticket: Ticket | None
+    ) -> RowWrite | None:
+        """Return a row for ``write_each``, as Python values by column; None if it has to be written in another way."""
+        if (command.durability or self._durability) is not Durability.FSYNC:
+            return None
+        plan = plan_of(table.version, command.op, tuple(row))
+        return None if plan is None else self._planned(table, command, plan, row, ticket)
+
+    def write_each(self, rows: Sequence[RowWrite]) -> list[WriteResult | StoreError | None]:
+        """Write planned rows, each as a commit of its own, with one sync; return the answer to each, or its error.
+        None: nothing was done, and it has to be written in another way."""
+        self._queue.write_each(rows)
+        return [row.error or (applied(row.timestamp, Durability.FSYNC) if row.timestamp else None) for row in rows]
 
     def begin(
         self, table: Table, command: WriteCommand, row: Mapping[str, Any], ticket: Ticket | None = None

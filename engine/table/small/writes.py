@@ -19,6 +19,7 @@ from ..checked_batch import check_size, in_one_batch
 from ..direct_load import DirectLoad
 from ..pending_write import PendingWrite, RepeatedWrite
 from ..table import Table
+from .row_commit import RowWrite
 from .row_writes import PendingRows, RowWrites
 from .rows_plan import ROWS_MAX
 
@@ -80,6 +81,19 @@ class Writes:
         """See RowWriter."""
         table = self._table(command.table)
         return self._once(table, command, 1, seq, lambda ticket: self._rows.begin(table, command, row, ticket))
+
+    def planned_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None) -> RowWrite | None:
+        """See RowPlanner."""
+        if (writer := command.writer) is None or seq is None:
+            return None
+        table = self._table(command.table)
+        return self._rows.planned(table, command, row, Ticket(self._writers, number_of(table.table_id, writer, seq)))
+
+    def write_each(self, rows: Sequence[RowWrite]) -> list[WriteResult | StoreError | None]:
+        """See RowGatherer."""
+        with self._writers.beginning([row.ticket.number for row in rows if row.ticket]) as are_new:
+            answers = iter(self._rows.write_each([row for row, is_new in zip(rows, are_new, strict=True) if is_new]))
+            return [next(answers) if is_new else None for is_new in are_new]
 
     def begin(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Pending:
         """See StoreService."""

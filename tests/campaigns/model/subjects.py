@@ -31,6 +31,7 @@ from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit, Trans
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
 from tests.campaigns.options import stored
 from tests.doubles.clock import ManualClock
+from tests.doubles.gathered_row import write_gathered
 from tests.doubles.kept_reader import KeptReader
 from tests.doubles.machines import Machine
 
@@ -86,8 +87,12 @@ class EmbeddedSubject:
         self._writes += 1
         if batch.num_rows and self._writes % 2:
             rows = list(python_rows(batch))
-            one, some = self._store.write_row, self._store.write_rows
-            result = one(command, rows[0]) if len(rows) == 1 else some(command, rows)
+            if len(rows) == 1 and self._writes % 4 == 1:
+                result = write_gathered(self._store, command, rows[0], self._writes)
+            elif len(rows) == 1:
+                result = self._store.write_row(command, rows[0])
+            else:
+                result = self._store.write_rows(command, rows)
             if result is not None:
                 return result
         return self._store.write(command, batch)

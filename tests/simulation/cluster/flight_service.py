@@ -137,7 +137,7 @@ class OpenSession:
         self._sent: list[bytes] = []
         writer, failed = SimpleNamespace(write_metadata=self._sent.append), _failed
         self._answers = SessionAnswers(cast(Any, writer), _CALL, CONFIG.writes_ahead, failed)
-        self._session = session._Session(front.served, _CALLS, _CALL, self._answers, kept=None)
+        self._session = session._Session(front.served, _CALLS, _CALL, self._answers, kept=None, combined=None)
 
     @property
     def is_over(self) -> bool:

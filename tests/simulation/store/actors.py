@@ -15,6 +15,7 @@ from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
+from tests.doubles.gathered_row import write_gathered
 from tests.doubles.kept_reader import KeptReader
 
 from . import tables
@@ -86,10 +87,15 @@ class Company:
         command = WriteCommand(table=call.step.table, op=Operation(op), atomic=is_atomic, if_timestamp=call.moment)
         batch = tables.batch_of(op, rows, call.number)
         result = None
-        if self._random.random() < 0.5:
+        way = self._random.random()
+        if way < 0.5:
             values = list(python_rows(batch))
-            one, some = self.store.write_row, self.store.write_rows
-            result = one(command, values[0]) if len(values) == 1 else some(command, values)
+            if len(values) == 1 and way < 0.25:
+                result = write_gathered(self.store, command, values[0], call.number)
+            elif len(values) == 1:
+                result = self.store.write_row(command, values[0])
+            else:
+                result = self.store.write_rows(command, values)
         answer = self.store.write(command, batch) if result is None else result
         self.history.moments.append(answer.timestamp)
         return answer
