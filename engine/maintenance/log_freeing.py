@@ -177,13 +177,19 @@ class LogFreeing:
             self._wal.free_before(needed)
 
     def needed(self) -> tuple[int, dict[int, int]]:
-        """Return the first position that memory stores need, and the last one that each tablet's files cover."""
-        needed = self._wal.writer.last_lsn + 1
+        """Return the first position that memory stores need, and the last one that each tablet's files cover.
+
+        Neither is past the durable end of the log: a record behind it may be lost, and its position be taken again by
+        one that no file holds.
+        """
+        durable = self._wal.writer.durable_lsn
+        needed = durable + 1
         in_files: dict[int, int] = {}
         for tablet in [tablet for table in self._tables() for tablet in table.tablets]:
             with tablet.write_lock:
                 first = tablet.first_unflushed_lsn()
-                in_files[tablet.tablet_id] = tablet.last_lsn if first is None else first - 1
+                last = tablet.last_lsn if first is None else first - 1
+            in_files[tablet.tablet_id] = min(last, durable)
             needed = min(needed, first or needed)
         return needed, in_files
 

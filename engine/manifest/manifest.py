@@ -245,6 +245,9 @@ class Manifest(Message, frozen=True, extra="forbid"):
                 tablet = edit(tablet)
             return tablet
 
+        return self._with_tablets(edited)
+
+    def _with_tablets(self, edited: Callable[[TabletEntry], TabletEntry]) -> Manifest:
         tables = (
             table.model_copy(update={"tablets": tuple(edited(tablet) for tablet in table.tablets)})
             for table in self.tables
@@ -274,11 +277,16 @@ class Manifest(Message, frozen=True, extra="forbid"):
             position = positions.get(tablet.id, 0)
             return tablet.model_copy(update={"in_files_lsn": position}) if position > tablet.in_files_lsn else tablet
 
-        tables = (
-            table.model_copy(update={"tablets": tuple(edited(tablet) for tablet in table.tablets)})
-            for table in self.tables
-        )
-        return self.model_copy(update={"tables": tuple(tables)})
+        return self._with_tablets(edited)
+
+    def within_log(self, last_lsn: int) -> Manifest:
+        """Return the manifest without what ``in_files_lsn`` says of positions after ``last_lsn``, the log's last. An
+        earlier build could write that before the records were durable."""
+
+        def edited(tablet: TabletEntry) -> TabletEntry:
+            return tablet.model_copy(update={"in_files_lsn": min(tablet.in_files_lsn, last_lsn)})
+
+        return self._with_tablets(edited)
 
     def with_log_from(self, lsn: int) -> Manifest:
         """Return the manifest that needs the log only from ``lsn`` on.

@@ -83,6 +83,14 @@ def replay(
     return ReplayedLog(first_lsn, last_lsn, replaying.rows, replaying.payload_bytes, seconds), replaying.newest
 
 
+def end_with_log(manifest: ManifestFile, last_lsn: int) -> None:
+    """Let the manifest claim nothing of positions after the end of the log: other records take them from now on. Raises
+    StorageFullError and UnavailableError."""
+    tablets = (tablet for table in manifest.current.tables for tablet in table.tablets)
+    if any(tablet.in_files_lsn > last_lsn for tablet in tablets):
+        manifest.commit(lambda current: current.within_log(last_lsn))
+
+
 @contextmanager
 def saying_what_to_do(check_held: Callable[[], None]) -> Iterator[None]:
     """Add the next step to errors about a damaged log or manifest, which prevent opening. It is no damage if

@@ -18,7 +18,7 @@ from .plan import plan_of
 from .planted import PLANTED
 from .run import run, run_seed
 
-_SEEDS_OF_A_MISTAKE = 60
+_SEEDS_OF_A_MISTAKE = 300
 _ROOT = Path(__file__).parents[3]
 
 

@@ -1,0 +1,139 @@
+"""The manifest says what of the log files hold, and never of a record that the log may lose."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+import pyarrow as pa
+
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.schemas.rows.operation import Operation
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand, WriteResult
+from nyala.schemas.table.table import TableDefinition
+from tests.doubles.faulty import FaultyFileSystem
+from tests.doubles.waiting import until
+
+OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+
+
+class NothingKept(Random):
+    """A chance by which nothing outlives the power failure that was not synced."""
+
+    def random(self) -> float:
+        return 0.0
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
+class SlowDisk(FaultyFileSystem):
+    """Syncs of the log take until ``is_fast`` is set."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryFileSystem()
+        super().__init__(self.memory)
+        self.is_fast = threading.Event()
+        self.is_fast.set()
+
+    def check(self, call: str, path: str) -> None:
+        if call == "sync" and path.startswith("wal/"):
+            assert self.is_fast.wait(60)
+        super().check(call, path)
+
+
+def upsert(store: Store, table: str, *keys: int) -> WriteResult:
+    batch = pa.record_batch({"k": pa.array(keys, pa.int64())})
+    return store.write(WriteCommand(table=table, op=Operation.UPSERT), batch)
+
+
+def keys_of(store: Store, table: str) -> list[int]:
+    return sorted(store.scan(ScanSpec(table=table)).to_reader().read_all()["k"].to_pylist())
+
+
+def newest(store: Store) -> int:
+    return store._wal.writer.last_lsn
+
+
+@contextmanager
+def in_flight(disk: SlowDisk, store: Store, *writes: tuple[str, int]) -> Iterator[None]:
+    """Hold the syncs of the log while rows wait for them, each of a table in a record of its own, in this order."""
+    disk.is_fast.clear()
+    threads = []
+    for table, key in writes:
+        position = newest(store)
+        threads.append(threading.Thread(target=upsert, args=(store, table, key)))
+        threads[-1].start()
+        until(lambda position=position: newest(store) == position + 1)
+    try:
+        yield
+    finally:
+        disk.is_fast.set()
+        for thread in threads:
+            thread.join()
+
+
+def opened(disk: SlowDisk | MemoryFileSystem) -> Store:
+    store = Store.open(disk, OPTIONS)
+    for name in {"a", "b"} - set(store.tables()):
+        store.create_table(TableDefinition.from_arrow(name, pa.schema([pa.field("k", pa.int64(), False)]), ["k"]))
+    return store
+
+
+def test_a_row_at_a_position_that_the_log_lost_is_replayed() -> None:
+    """The row of ``b`` waits in memory, so its files hold all before it, which was written down before the record of
+    ``a`` was durable. The power failed, and the next row of ``b`` took the position of that record."""
+    disk = SlowDisk()
+    store = opened(disk)
+    upsert(store, "a", 1)
+    with in_flight(disk, store, ("a", 2), ("b", 1)):
+        store._log_freeing.free()
+        store._environment.manifest.commit(lambda manifest: manifest)  # as any ALTER does
+        image = disk.memory.crash_image(NothingKept())
+    store.close()
+
+    store = opened(image)
+    assert (keys_of(store, "a"), keys_of(store, "b")) == ([1], [])
+    upsert(store, "b", 7)
+    image = image.crash_image(NothingKept())
+    store.close()
+
+    store = opened(image)
+    assert (keys_of(store, "a"), keys_of(store, "b")) == ([1], [7])
+    store.close()
+
+
+def test_files_are_said_to_hold_no_record_that_is_not_durable() -> None:
+    disk = SlowDisk()
+    store = opened(disk)
+    upsert(store, "a", 1)
+    durable = newest(store)
+    with in_flight(disk, store, ("a", 2), ("b", 1)):
+        needed, in_files = store._log_freeing.needed()
+    assert needed <= durable + 1
+    assert max(in_files.values()) <= durable
+    store.close()
+
+
+def test_an_opening_takes_back_what_the_manifest_says_of_records_after_the_log() -> None:
+    """A build before could write it."""
+    disk = MemoryFileSystem()
+    store = opened(disk)
+    upsert(store, "a", 1)
+    claims = {tablet.tablet_id: newest(store) + 5 for tablet in store._catalog.table("b").tablets}
+    store._environment.manifest.commit(lambda manifest: manifest.with_in_files(claims))
+    image = disk.crash_image(NothingKept())
+    store.close()
+
+    store = opened(image)
+    upsert(store, "b", 7)
+    image = image.crash_image(NothingKept())
+    store.close()
+    store = opened(image)
+    assert (keys_of(store, "a"), keys_of(store, "b")) == ([1], [7])
+    store.close()
