@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -212,11 +211,12 @@ def tasks_never_try_again() -> Iterator[None]:
 def files_hold_what_is_lost() -> Iterator[None]:
     """The manifest says that files hold records that are in flight; their positions are taken by others ("maintenance:
     The manifest claims no record that the log may lose")."""
-    needed = LogFreeing.needed
 
     def needed_to_the_end(self: LogFreeing) -> tuple[int, dict[int, int]]:
-        with patch.object(self, "_wal", SimpleNamespace(writer=SimpleNamespace(durable_lsn=self._wal.writer.last_lsn))):
-            return needed(self)
+        tablets = [tablet for table in self._tables() for tablet in table.tablets]
+        firsts = {tablet.tablet_id: tablet.first_unflushed_lsn() for tablet in tablets}
+        in_files = {tablet.tablet_id: (firsts[tablet.tablet_id] or tablet.last_lsn + 1) - 1 for tablet in tablets}
+        return min([self._wal.writer.last_lsn + 1, *filter(None, firsts.values())]), in_files
 
     with patch.object(LogFreeing, "needed", needed_to_the_end), patch.object(recovery, "end_with_log", lambda *_: None):
         yield

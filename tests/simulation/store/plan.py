@@ -15,6 +15,12 @@ from tests.campaigns.options import TINY
 
 TABLES = ("one", "two")
 KEYS = 12
+_LIVES, _STEPS = (1, 1, 2, 2, 3), (3, 8, 20)
+_EVERY_SHORT = 3
+"""One of so many seeds has many short lives, often on a slow disk: a mistake may need two crashes, the first of them
+while records are in flight, with little between them."""
+_SYNC_SECONDS = (0.0, 0.0005, 0.01)
+_SHORT_LIVES, _STEPS_OF_SHORT = (4, 6, 9), (2, 3, 5)
 KINDS_OF_UPKEEP = ("flush", "flush_deltas", "compact", "minor_compact", "major_compact", "gc")
 OPERATIONS = (
     "insert", "insert_ignore", "upsert", "upsert_ignore", "update", "update_ignore", "delete", "delete_ignore", "merge",
@@ -64,6 +70,8 @@ class Plan:
     """A thread may lose its turn at a line of the engine, once in so many on the average; 0: at locks alone."""
     history_seconds: int | None = None
     """How long the tables keep history; None: as by default. A life after a crash looks back at the one before."""
+    sync_seconds: float = 0.0
+    """How long a sync takes, in which others go on."""
 
     @property
     def store_options(self) -> StoreOptions:
@@ -71,7 +79,8 @@ class Plan:
 
     def __str__(self) -> str:
         kept = f", {self.history_seconds} s of history" if self.history_seconds else ""
-        lines = [f"options {self.options}, {self.buckets} buckets{kept}, a line in {self.line_every}"]
+        slow = f", syncs of {self.sync_seconds} s" if self.sync_seconds else ""
+        lines = [f"options {self.options}, {self.buckets} buckets{kept}{slow}, a line in {self.line_every}"]
         for number, life in enumerate(self.lives):
             lines.append(f"life {number}, {self.ends[number] if number < len(self.ends) else 'closed'}:")
             lines += [f"  {actor.name}: {'; '.join(map(str, actor.steps))}" for actor in life]
@@ -101,15 +110,18 @@ class Plan:
 def plan_of(seed: int) -> Plan:
     """Draw a plan."""
     random = Random(f"{seed} plan")
-    lives = random.choice((1, 1, 2, 2, 3))
+    are_short = seed % _EVERY_SHORT == _EVERY_SHORT - 1
+    lives = random.choice(_SHORT_LIVES if are_short else _LIVES)
     plan = Plan(
         seed,
         _options(random),
         random.choice((0, 0, 2, 3)),
-        tuple(_life(random) for _ in range(lives)),
+        tuple(_life(random, _STEPS_OF_SHORT if are_short else _STEPS) for _ in range(lives)),
         tuple(random.choice(("power", "power", "kill", "close")) for _ in range(lives - 1)),
         random.choice((0, 0, 60, 300, 2_000)),
     )
+    if are_short:
+        plan = replace(plan, sync_seconds=random.choice(_SYNC_SECONDS))
     is_short = not {"power", "kill"}.intersection(plan.ends) and Random(f"{seed} history").random() < 0.5
     return replace(plan, history_seconds=1) if is_short else plan
 
@@ -130,8 +142,8 @@ def _options(random: Random) -> dict[str, Any]:
     return options
 
 
-def _life(random: Random) -> tuple[Actor, ...]:
-    count = random.choice((3, 8, 20))
+def _life(random: Random, counts: tuple[int, ...]) -> tuple[Actor, ...]:
+    count = random.choice(counts)
     writers = random.choice((1, 2, 3, 4))
     readers = random.choice((0, 1, 2))
     actors = [Actor(f"writer {number}", _steps(random, count, _writing)) for number in range(writers)]

@@ -5,12 +5,17 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
+from nyala.engine import threads
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.kernels.compile.warmup import warm_up
 from nyala.engine.store import Store
 from tests.simulation.choices import choices_of
@@ -79,6 +84,19 @@ def _run(plan: Plan, lines_kept: int) -> Outcome:
     return life.outcome
 
 
+@contextmanager
+def _syncs_take(seconds: float) -> Iterator[None]:
+    """Let each sync of a file begin with a wait: what is to be synced is in flight for so long."""
+    sync = MemoryWritableFile.sync
+
+    def sync_later(file: MemoryWritableFile) -> None:
+        threads.sleep(seconds)
+        sync(file)
+
+    with patch.object(MemoryWritableFile, "sync", sync_later) if seconds else nullcontext():
+        yield
+
+
 class _Lives:
     """The lives of a run, on one disk."""
 
@@ -116,7 +134,8 @@ class _Lives:
         disk = self._disk
         disk._mutex = Undivided(scheduler)  # pyright: ignore[reportAttributeAccessIssue]
         try:
-            with simulated(scheduler, random), LineTurns(scheduler, Random(f"{seed} lines"), self._plan.line_every):
+            lines = LineTurns(scheduler, Random(f"{seed} lines"), self._plan.line_every)
+            with simulated(scheduler, random), _syncs_take(self._plan.sync_seconds), lines:
                 scheduler.run(lambda: self._work(life, random))
         except Stopped:
             outcome.crashes += 1
