@@ -26,8 +26,8 @@ def not_json(cells: BytesVector) -> np.ndarray | None:
 
 
 def json_values(texts: pa.Array, steps: Steps, is_text: bool) -> pa.Array:
-    """Return the values at a path of JSON texts: their JSON, or with ``is_text`` the characters of strings, and NULL
-    for a null.
+    """Return the values at a path in each cell of a column of JSON texts: their JSON, or with ``is_text`` the
+    characters of strings, and NULL for a null.
 
     Raises:
         InvalidArgumentError: a text is not JSON.

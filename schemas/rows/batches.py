@@ -14,7 +14,7 @@ def in_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """Return the answer without rows: a batch."""
+    """Return the answer to a read that has no rows: a batch of its columns."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
