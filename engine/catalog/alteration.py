@@ -64,7 +64,10 @@ def put_in_place(
         write_locks((*version.tablets, *(replaced.table.tablets if replaced else ()))),
         _new_memrowsets(kept, state.schema) as successors,
     ):
-        environment.manifest.commit(lambda manifest: _altered(manifest, table, state, kept, added, replaced))
+        last_change = table.settled_change(environment.mvcc)
+        environment.manifest.commit(
+            lambda manifest: _altered(manifest, table, last_change, state, kept, added, replaced)
+        )
         with environment.latch.on_failure("an altered table could not be installed"):
             for tablet, successor in zip(kept, successors, strict=True):
                 tablet.schema = state.schema
@@ -123,6 +126,7 @@ def _new_tablets(state: TableState, kept: Sequence[Tablet], environment: Environ
 def _altered(
     manifest: Manifest,
     table: Table,
+    last_change: int,
     state: TableState,
     kept: Sequence[Tablet],
     added: Sequence[Tablet],
@@ -145,7 +149,7 @@ def _altered(
         return entry.model_copy(update=update)
 
     last_ids = {table.table_id: table.auto_increment.last}
-    last_changes = {table.table_id: table.last_change}
+    last_changes = {table.table_id: last_change}
     new_one = manifest.with_altered(table.table_id, edited).with_auto_ids(last_ids).with_last_changes(last_changes)
     return new_one.replaced(replaced.table.table_id, table.table_id, replaced.until) if replaced else new_one
 

@@ -168,7 +168,8 @@ class LogFreeing:
         if self._wal.can_free_before(needed):
             self._save_answers(needed)
             last_ids = {table.table_id: table.auto_increment.last for table in self._tables()}
-            last_changes = {table.table_id: table.last_change for table in self._tables()}
+            mvcc = self._environment.mvcc
+            last_changes = {table.table_id: table.settled_change(mvcc) for table in self._tables()}
 
             def freed(manifest: Manifest) -> Manifest:
                 return manifest.with_auto_ids(last_ids).with_last_changes(last_changes).with_log_from(needed)

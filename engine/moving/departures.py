@@ -338,7 +338,7 @@ class Departures:
             aliases=empty.aliases,
             moved=moved,
         )
-        last_id, last_change = table.auto_increment.last, table.last_change
+        last_id, last_change = table.auto_increment.last, table.settled_change(self._environment.mvcc)
 
         def edited(old: TableEntry) -> TableEntry:
             kept = tuple(each for each in old.tablets if each.id != tablet.tablet_id)
@@ -367,7 +367,7 @@ class Departures:
             table=table.name,
             clock=self._environment.mvcc.now(),  # above the snapshot of every scan that read the tablet here
             last_auto_id=table.auto_increment.last,
-            last_change=table.last_change,
+            last_change=table.settled_change(self._environment.mvcc),
             answers=self._writers.of_tablet(table.table_id, f"@{sum_of([partition])}"),
         )
 

@@ -22,6 +22,7 @@ from ..commit.commit_authors import origin_of
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import Ticket
 from ..commit.row_stamps import RowStamps
+from ..mvcc.mvcc import MvccManager
 from ..tablet import outcome
 from ..tablet.attach import StagedRowSet, attach
 from ..tablet.outcome import Outcome, all_stored
@@ -91,6 +92,18 @@ class Table:
     def last_change(self) -> int:
         """The timestamp of the newest commit that changed rows; it may not be visible yet. 0 if there is none."""
         return self._last_change
+
+    def settled_change(self, mvcc: MvccManager) -> int:
+        """Return ``last_change``, after it and all commits before it are visible. Only then may a manifest or another
+        server name it: whoever reads at this moment may not see fewer rows than later. The caller may hold write
+        locks.
+
+        Raises:
+            UnavailableError: the log failed.
+        """
+        timestamp = self._last_change
+        mvcc.wait_for(timestamp)
+        return timestamp
 
     def changed(self, timestamp: int, hashes: Collection[np.ndarray] | None = None) -> None:
         """Record a commit that changed rows, under the write locks of their tablets or at recovery, before it becomes

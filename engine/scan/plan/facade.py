@@ -127,9 +127,7 @@ class Reads:
     def last_change(self, table: str) -> int:
         """See StoreService."""
         self._mvcc.check_now()
-        timestamp = self._table(table).last_change
-        self._mvcc.wait_for(timestamp)
-        return timestamp
+        return self._table(table).settled_change(self._mvcc)
 
     def release(self, lease: str) -> None:
         """See StoreService."""

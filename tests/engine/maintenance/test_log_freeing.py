@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+import pytest
 
-from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
+from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.replica.opening import open_to_read
 from nyala.engine.store import Store
 from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand, WriteResult
+from nyala.schemas.table.alter import Alteration
 from nyala.schemas.table.table import TableDefinition
-from tests.doubles.faulty import FaultyFileSystem
+from tests.doubles.faulty import SYNCS, WRITES, FaultRule, FaultyFileSystem
 from tests.doubles.waiting import until
 
-OPTIONS = StoreOptions(maintenance="off", scan_threads=1)
+OPTIONS = StoreOptions(maintenance="off", scan_threads=1, wal_segment_bytes=1 << 16)
 
 
 class NothingKept(Random):
@@ -33,18 +38,18 @@ class NothingKept(Random):
 
 
 class SlowDisk(FaultyFileSystem):
-    """Syncs of the log take until ``is_fast`` is set."""
+    """The calls ``slow`` of the log take until ``is_fast`` is set."""
 
-    def __init__(self) -> None:
-        self.memory = MemoryFileSystem()
-        super().__init__(self.memory)
+    def __init__(self, disk: FileSystem, slow: frozenset[str] = SYNCS) -> None:
+        super().__init__(disk)
+        self.slow = slow
         self.is_fast = threading.Event()
         self.is_fast.set()
 
-    def check(self, call: str, path: str) -> None:
-        if call == "sync" and path.startswith("wal/"):
+    def fault_of(self, call: str, path: str) -> FaultRule | None:
+        if call in self.slow and path.startswith("wal/"):
             assert self.is_fast.wait(60)
-        super().check(call, path)
+        return super().fault_of(call, path)
 
 
 def upsert(store: Store, table: str, *keys: int) -> WriteResult:
@@ -52,8 +57,8 @@ def upsert(store: Store, table: str, *keys: int) -> WriteResult:
     return store.write(WriteCommand(table=table, op=Operation.UPSERT), batch)
 
 
-def keys_of(store: Store, table: str) -> list[int]:
-    return sorted(store.scan(ScanSpec(table=table)).to_reader().read_all()["k"].to_pylist())
+def keys_of(store: Store, table: str, as_of: int | None = None) -> list[int]:
+    return sorted(store.scan(ScanSpec(table=table, as_of=as_of)).to_reader().read_all()["k"].to_pylist())
 
 
 def newest(store: Store) -> int:
@@ -62,7 +67,7 @@ def newest(store: Store) -> int:
 
 @contextmanager
 def in_flight(disk: SlowDisk, store: Store, *writes: tuple[str, int]) -> Iterator[None]:
-    """Hold the syncs of the log while rows wait for them, each of a table in a record of its own, in this order."""
+    """Hold the slow calls of the log while rows wait for them, each of a table in a record of its own."""
     disk.is_fast.clear()
     threads = []
     for table, key in writes:
@@ -88,13 +93,14 @@ def opened(disk: SlowDisk | MemoryFileSystem) -> Store:
 def test_a_row_at_a_position_that_the_log_lost_is_replayed() -> None:
     """The row of ``b`` waits in memory, so its files hold all before it, which was written down before the record of
     ``a`` was durable. The power failed, and the next row of ``b`` took the position of that record."""
-    disk = SlowDisk()
+    memory = MemoryFileSystem()
+    disk = SlowDisk(memory)
     store = opened(disk)
     upsert(store, "a", 1)
     with in_flight(disk, store, ("a", 2), ("b", 1)):
         store._log_freeing.free()
         store._environment.manifest.commit(lambda manifest: manifest)  # as any ALTER does
-        image = disk.memory.crash_image(NothingKept())
+        image = memory.crash_image(NothingKept())
     store.close()
 
     store = opened(image)
@@ -109,7 +115,7 @@ def test_a_row_at_a_position_that_the_log_lost_is_replayed() -> None:
 
 
 def test_files_are_said_to_hold_no_record_that_is_not_durable() -> None:
-    disk = SlowDisk()
+    disk = SlowDisk(MemoryFileSystem())
     store = opened(disk)
     upsert(store, "a", 1)
     durable = newest(store)
@@ -136,4 +142,35 @@ def test_an_opening_takes_back_what_the_manifest_says_of_records_after_the_log()
     store.close()
     store = opened(image)
     assert (keys_of(store, "a"), keys_of(store, "b")) == ([1], [7])
+    store.close()
+
+
+def alter(store: Store) -> None:
+    steps = [{"op": "add_column", "name": "v", "type": "int64"}]
+    store.alter_table(Alteration.model_validate({"table": "b", "steps": steps}))
+
+
+def free(store: Store) -> None:
+    store._log_freeing.free()
+
+
+@pytest.mark.parametrize("work", [alter, free])
+def test_the_manifest_names_no_moment_before_its_rows_are_there(work: Callable[[Store], None], tmp_path: Path) -> None:
+    """A second process took the newest change that it names for a moment that may be read."""
+    disk = SlowDisk(LocalFileSystem(tmp_path), WRITES)
+    store = opened(disk)
+    for first in range(10, 60_000, 10_000):
+        upsert(store, "a", *range(first, first + 10_000))
+    with store._log_freeing.kept():
+        store.maintain("a", "flush")
+    reader = open_to_read(str(tmp_path))
+    with in_flight(disk, store, ("a", 2), ("b", 2)):
+        worker = threading.Thread(target=work, args=(store,))
+        worker.start()
+        until(lambda: not worker.is_alive() or store._mvcc._waiting > 0)
+        scan = reader.scan(ScanSpec(table="b"))
+        keys = scan.to_reader().read_all()["k"].to_pylist()
+    worker.join()
+    assert keys == keys_of(store, "b", as_of=scan.snapshot)
+    reader.close()
     store.close()
