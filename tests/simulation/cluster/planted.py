@@ -15,9 +15,8 @@ from nyala.clients.spark.stream_read import FailedReader, StreamReader
 from nyala.engine.bucket.files import stored
 from nyala.engine.bucket.files.filesystem import BucketFileSystem
 from nyala.engine.home.holding import Holding, verb
-from nyala.engine.maintenance.log_freeing import LogFreeing
 from nyala.engine.maintenance.upkeep import TabletUpkeep
-from nyala.engine.recovery import recovery, sweep_bucket
+from nyala.engine.recovery import sweep_bucket
 from nyala.engine.replica.replica import Replica
 from nyala.engine.replica.slots import SlotSource
 from nyala.engine.store import Store
@@ -207,21 +206,6 @@ def tasks_never_try_again() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def files_hold_what_is_lost() -> Iterator[None]:
-    """The manifest says that files hold records that are in flight; their positions are taken by others ("maintenance:
-    The manifest claims no record that the log may lose")."""
-
-    def needed_to_the_end(self: LogFreeing) -> tuple[int, dict[int, int]]:
-        tablets = [tablet for table in self._tables() for tablet in table.tablets]
-        firsts = {tablet.tablet_id: tablet.first_unflushed_lsn() for tablet in tablets}
-        in_files = {tablet.tablet_id: (firsts[tablet.tablet_id] or tablet.last_lsn + 1) - 1 for tablet in tablets}
-        return min([self._wal.writer.last_lsn + 1, *filter(None, firsts.values())]), in_files
-
-    with patch.object(LogFreeing, "needed", needed_to_the_end), patch.object(recovery, "end_with_log", lambda *_: None):
-        yield
-
-
 PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -242,7 +226,6 @@ PLANTED: dict[str, Plant] = {
         names_of_the_next_holder,
         old_listings_count,
         tasks_never_try_again,
-        files_hold_what_is_lost,
     )
 }
 
@@ -258,6 +241,5 @@ FIRST_SEEDS: dict[str, int] = dict.fromkeys(PLANTED, 0) | {
     "names_of_the_next_holder": 1845,
     "caches_know_no_maker": 3886,
     "clocks_judge_moments": 2446,
-    "files_hold_what_is_lost": 5011,
 }
 """The first seed that found each; 0: it is among the first few."""

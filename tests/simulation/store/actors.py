@@ -10,6 +10,7 @@ import pyarrow as pa
 import nyala
 from nyala.clients.convert.cells import python_rows
 from nyala.engine import threads
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.store import Store
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.rows.operation import Operation
@@ -19,8 +20,9 @@ from tests.doubles.gathered_row import write_gathered
 from tests.doubles.kept_reader import KeptReader
 
 from . import tables
+from .beside import open_beside
 from .history import Call, History
-from .plan import Actor, Step
+from .plan import ASIDE, Actor, Step
 
 _TIMES = 3
 """So often an actor gets a row that answers are kept of."""
@@ -29,11 +31,14 @@ _TIMES = 3
 class Company:
     """The actors of one life, and the store that they share."""
 
-    def __init__(self, store: Store, history: History, random: Random, are_kept: bool) -> None:
+    def __init__(self, store: Store, disk: MemoryFileSystem, history: History, random: Random, are_kept: bool) -> None:
         """``are_kept``: rows are read by the answers that the store keeps."""
         self.store, self.history = store, history
         self._kept = KeptReader(store) if are_kept else None
         self.database = nyala.Database(store)
+        self._disk = disk
+        self._aside: dict[str, nyala.Database] = {}
+        """How actors read the store that are not in its process."""
         self._random = random
         self._calls: dict[str, Callable[[Call], object]] = {
             "write": self._write,
@@ -47,6 +52,7 @@ class Company:
             "sum": self._sum,
             "changes": self._changes,
             "maintain": self._maintain,
+            "alter": self._alter,
             "sleep": lambda call: threads.sleep(call.step.given[0]),
         }
 
@@ -59,8 +65,15 @@ class Company:
             thread.join()
 
     def _act(self, actor: Actor) -> None:
-        steps = actor.steps if self._kept is None else (each for step in actor.steps for each in _as_gets(step))
-        for step in steps:
+        if actor.name.startswith(ASIDE):
+            with open_beside(self._disk) as self._aside[actor.name]:
+                self._do(actor)
+        else:
+            self._do(actor)
+
+    def _do(self, actor: Actor) -> None:
+        are_plain = self._kept is None or actor.name in self._aside
+        for step in actor.steps if are_plain else (each for given in actor.steps for each in _as_gets(given)):
             call = self.history.begin(actor.name, step)
             try:
                 call.answer = self._calls[step.kind](call)
@@ -70,11 +83,17 @@ class Company:
                     raise
             self.history.end(call)
 
-    def _moment(self, place: float) -> int:
+    def _database(self, call: Call) -> nyala.Database:
+        return self._aside.get(call.actor, self.database)
+
+    def _table(self, call: Call) -> nyala.Table:
+        return self._database(call).table(call.step.table)
+
+    def _moment(self, call: Call, place: float) -> int:
         """Return a moment that can be read at: one of those seen, or now."""
         moments = self.history.moments
         if not moments or place < 0.3:
-            moments.append(self.database.now())
+            moments.append(self._database(call).now())
             return moments[-1]
         return moments[int(place * len(moments))]
 
@@ -116,20 +135,20 @@ class Company:
     def _update_where(self, call: Call) -> object:
         low, high = call.step.given
         change = {"n": "coalesce(n, 0) + 1", "v": call.number}
-        return self.database.table(call.step.table).update_where(change, where=f"k >= {low} and k < {high}")
+        return self._table(call).update_where(change, where=f"k >= {low} and k < {high}")
 
     def _delete_where(self, call: Call) -> object:
-        return self.database.table(call.step.table).delete_where(f"n = {call.step.given[0]}")
+        return self._table(call).delete_where(f"n = {call.step.given[0]}")
 
     # Reads
 
     def _scan(self, call: Call) -> tables.Rows:
-        return self._rows(self.database.table(call.step.table).scan(ordered=call.step.given[0]).to_arrow(), call)
+        return self._rows(self._table(call).scan(ordered=call.step.given[0]).to_arrow(), call)
 
     def _scan_at(self, call: Call) -> tables.Rows:
         is_ordered, place = call.step.given
-        call.moment = self._moment(place)
-        scan = self.database.table(call.step.table).scan(as_of=call.moment, ordered=is_ordered)
+        call.moment = self._moment(call, place)
+        scan = self._table(call).scan(as_of=call.moment, ordered=is_ordered)
         return self._rows(scan.to_arrow(), call, is_ordered)
 
     def _rows(self, table: pa.Table, call: Call, is_ordered: bool = False) -> tables.Rows:
@@ -139,28 +158,37 @@ class Company:
 
     def _get(self, call: Call) -> tables.Rows:
         key = call.step.given[0]
-        kept = self._kept
-        row = self.database.table(call.step.table).get(key) if kept is None else kept.get(call.step.table, [key])
+        kept = None if call.actor in self._aside else self._kept
+        row = self._table(call).get(key) if kept is None else kept.get(call.step.table, [key])
         return {} if row is None else {row["k"]: (row["v"], row["n"])}
 
     def _get_many(self, call: Call) -> tables.Rows:
         keys = sorted(set(call.step.given[0]))
-        return tables.rows_of(self.database.table(call.step.table).get_many(keys))
+        return tables.rows_of(self._table(call).get_many(keys))
 
     def _sum(self, call: Call) -> tuple[int, int | None]:
         measures = {"rows": ("k", "count"), "total": ("n", "sum")}
-        answer = self.database.table(call.step.table).scan().aggregate(measures).to_pylist()[0]
+        answer = self._table(call).scan().aggregate(measures).to_pylist()[0]
         return answer["rows"], answer["total"]
 
     def _changes(self, call: Call) -> list[tuple[object, ...]]:
         place, is_every = call.step.given
-        first, second = self._moment(place), self._moment(place / 2)
+        first, second = self._moment(call, place), self._moment(call, place / 2)
         call.moment, call.until = min(first, second), max(first, second)
-        feed = self.database.table(call.step.table).changes(call.moment, call.until, every=is_every).to_arrow()
-        return [tuple(row.values()) for row in feed.to_pylist()]
+        changes = tables.changes(self._table(call), call.moment, call.until, is_every)
+        return [tuple(row.values()) for row in changes]
 
     def _maintain(self, call: Call) -> None:
-        self.database.table(call.step.table).maintain(call.step.given[0])
+        self._table(call).maintain(call.step.given[0])
+
+    def _alter(self, call: Call) -> None:
+        """Add a column that nobody fills, or drop it."""
+        table = self._table(call)
+        alteration = table.alter()
+        if tables.EXTRA in table.schema.names:
+            alteration.drop_column(tables.EXTRA).apply()
+        else:
+            alteration.add_column(tables.EXTRA, pa.int64()).apply()
 
 
 def _as_gets(step: Step) -> Iterator[Step]:

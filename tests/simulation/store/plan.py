@@ -19,7 +19,13 @@ _LIVES, _STEPS = (1, 1, 2, 2, 3), (3, 8, 20)
 _EVERY_SHORT = 3
 """One of so many seeds has many short lives, often on a slow disk: a mistake may need two crashes, the first of them
 while records are in flight, with little between them."""
-_SYNC_SECONDS = (0.0, 0.0005, 0.01)
+_SYNC_SECONDS = (0.0, 0.001, 0.01, 0.1)
+_PAUSE_SECONDS = (0.001, 0.01, 0.1)
+"""Those of who looks at what is in flight."""
+_EVERY_ASIDE = 4
+"""In one of so many seeds other processes read the store, while it is altered and maintained by several at once."""
+ASIDE = "aside"
+"""The names of actors in other processes begin with it."""
 _SHORT_LIVES, _STEPS_OF_SHORT = (4, 6, 9), (2, 3, 5)
 KINDS_OF_UPKEEP = ("flush", "flush_deltas", "compact", "minor_compact", "major_compact", "gc")
 OPERATIONS = (
@@ -72,6 +78,8 @@ class Plan:
     """How long the tables keep history; None: as by default. A life after a crash looks back at the one before."""
     sync_seconds: float = 0.0
     """How long a sync takes, in which others go on."""
+    slow_files: str = ""
+    """How the names begin of the files that it concerns."""
 
     @property
     def store_options(self) -> StoreOptions:
@@ -79,7 +87,7 @@ class Plan:
 
     def __str__(self) -> str:
         kept = f", {self.history_seconds} s of history" if self.history_seconds else ""
-        slow = f", syncs of {self.sync_seconds} s" if self.sync_seconds else ""
+        slow = f", syncs of {self.slow_files or 'files'} in {self.sync_seconds} s" if self.sync_seconds else ""
         lines = [f"options {self.options}, {self.buckets} buckets{kept}{slow}, a line in {self.line_every}"]
         for number, life in enumerate(self.lives):
             lines.append(f"life {number}, {self.ends[number] if number < len(self.ends) else 'closed'}:")
@@ -120,10 +128,39 @@ def plan_of(seed: int) -> Plan:
         tuple(random.choice(("power", "power", "kill", "close")) for _ in range(lives - 1)),
         random.choice((0, 0, 60, 300, 2_000)),
     )
-    if are_short:
-        plan = replace(plan, sync_seconds=random.choice(_SYNC_SECONDS))
     is_short = not {"power", "kill"}.intersection(plan.ends) and Random(f"{seed} history").random() < 0.5
-    return replace(plan, history_seconds=1) if is_short else plan
+    plan = replace(plan, history_seconds=1) if is_short else plan
+    if seed % _EVERY_ASIDE == _EVERY_ASIDE - 1:
+        return _with_others(plan, Random(f"{seed} aside"))
+    return _with_more(plan, Random(f"{seed} more")) if are_short else plan
+
+
+def _with_others(plan: Plan, random: Random) -> Plan:
+    """Add actors in other processes to a plan. The process ends, and the machine lives on: another process may see what
+    a power failure then takes back."""
+    ends = tuple("kill" if end == "power" else end for end in plan.ends)
+    lives = []
+    for life in plan.lives:
+        count = max(len(actor.steps) for actor in life)
+        others = range(random.choice((1, 2)))
+        lives.append((*life, *(Actor(f"{ASIDE} {number}", _steps(random, count, _looking)) for number in others)))
+    return _with_more(replace(plan, ends=ends, lives=tuple(lives)), random)
+
+
+def _with_more(plan: Plan, random: Random) -> Plan:
+    """Add alterations and more upkeep. Often the log alone is slow: records wait in memory while the manifest changes.
+    Nothing bounds the memory, of which alterations may take any amount."""
+    lives = []
+    for life in plan.lives:
+        count = max(len(actor.steps) for actor in life)
+        if random.random() < 0.7:
+            life = (*life, Actor("alteration", _steps(random, count, _altering)))
+        if random.random() < 0.7:
+            life = (*life, Actor("more upkeep", _steps(random, count, _upkeep)))
+        lives.append(life)
+    options = {name: value for name, value in plan.options.items() if name != "memory_bytes"}
+    seconds, files = random.choice(_SYNC_SECONDS), random.choice(("", "wal/", "wal/"))
+    return replace(plan, options=options, lives=tuple(lives), sync_seconds=seconds, slow_files=files)
 
 
 def _options(random: Random) -> dict[str, Any]:
@@ -202,3 +239,15 @@ def _upkeep(random: Random) -> Step:
     if random.random() < 0.2:
         return Step("sleep", "one", (random.choice((0.001, 0.1)),))
     return Step("maintain", random.choice(TABLES), (random.choice(KINDS_OF_UPKEEP),))
+
+
+def _altering(random: Random) -> Step:
+    return _pause(random) if random.random() < 0.4 else Step("alter", random.choice(TABLES))
+
+
+def _looking(random: Random) -> Step:
+    return _pause(random) if random.random() < 0.4 else _reading(random)
+
+
+def _pause(random: Random) -> Step:
+    return Step("sleep", "one", (random.choice(_PAUSE_SECONDS),))

@@ -21,6 +21,7 @@ from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
 from nyala.engine.maintenance.log_freeing import LogFreeing
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.mvcc.mvcc import MvccManager
+from nyala.engine.recovery import recovery
 from nyala.engine.statement.execute import Statements
 from nyala.engine.table import table
 from nyala.engine.table.small import row_commit
@@ -166,6 +167,29 @@ def replays_that_claim_all() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def files_hold_what_is_lost() -> Iterator[None]:
+    """The manifest says that files hold records that are in flight; their positions are taken by others ("maintenance:
+    The manifest claims no record that the log may lose")."""
+
+    def needed_to_the_end(self: LogFreeing) -> tuple[int, dict[int, int]]:
+        tablets = [tablet for table in self._tables() for tablet in table.tablets]
+        firsts = {tablet.tablet_id: tablet.first_unflushed_lsn() for tablet in tablets}
+        in_files = {tablet.tablet_id: (firsts[tablet.tablet_id] or tablet.last_lsn + 1) - 1 for tablet in tablets}
+        return min([self._wal.writer.last_lsn + 1, *filter(None, firsts.values())]), in_files
+
+    with patch.object(LogFreeing, "needed", needed_to_the_end), patch.object(recovery, "end_with_log", lambda *_: None):
+        yield
+
+
+@contextmanager
+def manifests_name_what_is_in_flight() -> Iterator[None]:
+    """The manifest names the newest change before its record is written, and another process takes that for a moment
+    that may be read ("table: A manifest names no change before its rows are there")."""
+    with patch.object(table.Table, "settled_change", lambda self, mvcc: self._last_change):
+        yield
+
+
 PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -183,5 +207,7 @@ PLANTED: dict[str, Plant] = {
         replays_that_claim_all,
         answers_as_of_their_end,
         stamps_of_rows_missing,
+        files_hold_what_is_lost,
+        manifests_name_what_is_in_flight,
     )
 }

@@ -85,12 +85,13 @@ def _run(plan: Plan, lines_kept: int) -> Outcome:
 
 
 @contextmanager
-def _syncs_take(seconds: float) -> Iterator[None]:
-    """Let each sync of a file begin with a wait: what is to be synced is in flight for so long."""
+def _syncs_take(seconds: float, files: str) -> Iterator[None]:
+    """Let each sync of such a file begin with a wait: what is to be synced is in flight for so long."""
     sync = MemoryWritableFile.sync
 
     def sync_later(file: MemoryWritableFile) -> None:
-        threads.sleep(seconds)
+        if file._path.startswith(files):
+            threads.sleep(seconds)
         sync(file)
 
     with patch.object(MemoryWritableFile, "sync", sync_later) if seconds else nullcontext():
@@ -135,7 +136,7 @@ class _Lives:
         disk._mutex = Undivided(scheduler)  # pyright: ignore[reportAttributeAccessIssue]
         try:
             lines = LineTurns(scheduler, Random(f"{seed} lines"), self._plan.line_every)
-            with simulated(scheduler, random), _syncs_take(self._plan.sync_seconds), lines:
+            with simulated(scheduler, random), _syncs_take(self._plan.sync_seconds, self._plan.slow_files), lines:
                 scheduler.run(lambda: self._work(life, random))
         except Stopped:
             outcome.crashes += 1
@@ -153,7 +154,7 @@ class _Lives:
 
     def _work(self, life: tuple[Actor, ...], random: Random) -> None:
         store = Store.open(self._disk, self._plan.store_options)
-        company = Company(store, self._history, random, are_kept=self._plan.seed % 5 < 2)
+        company = Company(store, self._disk, self._history, random, are_kept=self._plan.seed % 5 < 2)
         tables.create(company.database, self._plan.buckets, self._plan.history_seconds)
         self._since = self._since or company.database.now()
         self._look_back(company)
@@ -170,7 +171,7 @@ class _Lives:
         changes: dict[int, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
         now = company.database.now()
         for name in TABLES:
-            for row in company.database.table(name).changes(self._since, now, every=True).to_arrow().to_pylist():
+            for row in tables.changes(company.database.table(name), self._since, now, is_every=True):
                 if row["_timestamp"] not in answered:
                     changes[row["_timestamp"]].append((name, row))
         for moment, rows in changes.items():

@@ -17,6 +17,9 @@ from .plan import TABLES
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", pa.int64()), pa.field("n", pa.int64())])
 
+EXTRA = "extra"
+"""A column that comes and goes."""
+
 
 def _sum(old: int | None, number: int | None) -> int | None:
     if old is None or number is None:
@@ -81,3 +84,9 @@ def at(model: Oracle, moment: int) -> Oracle:
         if kept := [version for version in versions if version[0] <= moment]:
             earlier.versions[key] = kept
     return earlier
+
+
+def changes(table: nyala.Table, since: int, until: int, is_every: bool) -> list[dict[str, Any]]:
+    """Return the changes between two moments, without the column that comes and goes."""
+    feed = table.changes(since, until, every=is_every).to_arrow()
+    return feed.select(["_op", "_timestamp", *SCHEMA.names]).to_pylist()
