@@ -7,7 +7,7 @@ only for moments. ``key_lookup`` knows the locations of keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..filter.expiry import Expiry
 from ..manifest.key_budget import KeyIndexBudget, unlimited
 from ..record.change import Change, ChangeKind
 from ..rowset.diskrowset import NEWEST, DiskRowSet
-from ..rowset.location import by_slot, rowids_of
+from ..rowset.location import by_slot, pack, rowids_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.arrow import from_arrow, to_arrow
@@ -356,8 +356,7 @@ class Tablet:
             self._append_deltas(cells, locations, timestamp, lsn, None)
         else:
             if (locations < 0).any():
-                keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
-                locations, _ = self.find(keys, hash_keys(keys))
+                locations = self._with_stored(locations, [cells[column.id] for column in self.schema.key])
             self._append_deltas({}, locations, timestamp, lsn, False)
         self.rows_written += len(locations)
         self.last_timestamp = max(self.last_timestamp, timestamp)
@@ -455,6 +454,17 @@ class Tablet:
         old = np.flatnonzero(locations >= 0)
         revived = {column_id: vector.take(old) for column_id, vector in cells.items()}
         self._append_deltas(revived, locations[old], timestamp, lsn, True)
+
+    def _with_stored(self, locations: np.ndarray, key: Sequence[Vector]) -> np.ndarray:
+        """Return ``locations`` with those of keys that this commit has stored: in the active MemRowSet, or in a rowset
+        that came with it. No older file is read for the others: the commit is logged, and a read may fail."""
+        new = np.flatnonzero(locations < 0)
+        keys = self.encoder.encode([vector.take(new) for vector in key])
+        active, hashes = self.version.active, hash_keys(keys)
+        rows = active.find(keys, hashes)
+        completed = locations.copy()
+        completed[new] = pack(active.slot, rows) if (rows >= 0).all() else self.find(keys, hashes)[0]
+        return completed
 
     def _insert(self, cells: Mapping[int, Vector], timestamp: int, lsn: int) -> None:
         keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
