@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...schemas.errors import CorruptionError
+from ...schemas.errors import CorruptionError, UnavailableError
 from ..bucket.at_once import at_once
 from ..home.bucket import BucketHome
 from ..home.manifests import read_manifest
@@ -20,8 +20,10 @@ from ..wal.slots.slot import Slot
 
 T = TypeVar("T")
 
-_ATTEMPTS = 3
-"""A living holder replaces its manifests, and frees its log."""
+_LOOKS_MAX = 100
+"""A holder that replaces its manifest or frees its log during each of so many looks leaves no time to read them."""
+_DOUBTS_MAX = 3
+"""After so many looks damage is believed, though the log goes on: what is damaged is needed as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,9 @@ def state_with_pins_of(home: BucketHome) -> tuple[BucketState, list[Manifest]]:
 
 
 def _at_newest(home: BucketHome, read: Callable[[Slot], T]) -> T:
-    """Return what is read at the newest slot, which may change meanwhile."""
-    for attempt in range(_ATTEMPTS):
+    """Return what is read at the newest slot. What is missing may have been deleted meanwhile by a living holder."""
+    doubts = 0
+    for _ in range(_LOOKS_MAX):
         newest = newest_slot(home.slots)
         if newest is None:
             raise home.missing()
@@ -80,9 +83,15 @@ def _at_newest(home: BucketHome, read: Callable[[Slot], T]) -> T:
             return read(newest)
         except CorruptionError:
             later = newest_slot(home.slots)
-            if attempt == _ATTEMPTS - 1 or later is None or later.crc == newest.crc:
+            doubts += later is not None and _needs_of(later) == _needs_of(newest)
+            if later is None or later.crc == newest.crc or doubts == _DOUBTS_MAX:
                 raise
-    raise AssertionError("the last attempt returns or raises")
+    raise UnavailableError("the process that has the store replaces its files faster than they can be read: try again")
+
+
+def _needs_of(slot: Slot) -> tuple[int, str]:
+    """Return what decides which objects must be there."""
+    return slot.header.needed_slot, slot.header.manifest
 
 
 def _state_at(home: BucketHome, newest: Slot) -> BucketState:

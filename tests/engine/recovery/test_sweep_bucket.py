@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,13 @@ import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
+from nyala.engine.recovery import bucket_state
 from nyala.engine.recovery.sweep_bucket import Leftover, leftovers, sweep
 from nyala.engine.store import Store
+from nyala.engine.wal.slots.reader import newest_slot
+from nyala.engine.wal.slots.slot import Slot
+from nyala.engine.wal.slots.slot_store import SlotStore
+from nyala.schemas.errors import CorruptionError
 from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.transaction import StagedBatch
 from nyala.schemas.rows.write import Stage, WriteCommand
@@ -58,6 +64,43 @@ def test_a_scan_of_the_holder_outlives_a_sweep_elsewhere() -> None:
         assert any(each.in_use for each in left), "the compaction dropped files that the scan reads"
         assert {each.name for each in left if each.in_use} <= files(machine)
         assert count + sum(batch.num_rows for batch in batches) == ROWS
+
+
+def test_a_holder_that_goes_on_during_each_look_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow line its manifests and slots were gone three times in a row, before they were read."""
+    machine = Machine()
+    filled(machine)
+    with opened(machine.other()) as store:
+        ids = iter(range(ROWS, ROWS + 10))
+
+        def late(slots: SlotStore) -> Slot | None:
+            newest = newest_slot(slots)
+            for number in islice(ids, 1):
+                put(store, np.arange(number, number + 1))
+                store.maintain("t", "flush")
+            return newest
+
+        monkeypatch.setattr(bucket_state, "newest_slot", late)
+        state = bucket_state.state_of(machine.other().home())
+        assert next(ids, None) is None
+        assert state.written == store._environment.manifest.written
+
+
+def test_what_a_holder_needs_as_before_is_damage_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    filled(machine)
+    with opened(machine.other()) as store:
+        for name, _ in list(machine.bucket.list("stores/a/manifests/")):
+            machine.bucket.delete([name])
+
+        def late(slots: SlotStore) -> Slot | None:
+            newest = newest_slot(slots)
+            put(store, np.arange(1))
+            return newest
+
+        monkeypatch.setattr(bucket_state, "newest_slot", late)
+        with pytest.raises(CorruptionError, match="manifest"):
+            bucket_state.state_of(machine.other().home())
 
 
 def test_a_released_store_is_swept_whole() -> None:
