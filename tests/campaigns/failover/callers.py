@@ -57,11 +57,13 @@ class Connection:
     def ask_as(self, work: Callable[[nyala.Database, Life], Answer]) -> Answer:
         """Do the same for work that wants to know the process."""
         life = self._member.life
+        database = self._database = self._database or nyala.connect(self._member.location, retries=False)
         try:
-            database = self._database = self._database or nyala.connect(self._member.location, retries=False)
             return work(database, life)
-        except UnavailableError as error:
-            if error.message.startswith(_BROKEN):
+        except StoreError as error:
+            if self._database is not database:  # a question that was on its way for long has closed it
+                raise UnavailableError("the connection was closed") from error
+            if isinstance(error, UnavailableError) and error.message.startswith(_BROKEN):
                 self.close()
             raise
 
