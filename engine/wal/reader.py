@@ -228,16 +228,25 @@ class LogReader:
 
     def _is_unborn(self, path: str) -> bool:
         """Whether the last file has no sound header, and so no group; CorruptionError if there is one all the same."""
+        if self._flaw_of_header(path) is None:
+            return False
+        # Its header is the first thing that is written to a segment, after its full size was durable. So whoever reads
+        # beside a living writer looks for groups, and then once more for the header.
+        view = self._view(path)
+        start = SEGMENT_HEADER_BYTES if len(view) >= SEGMENT_HEADER_BYTES else 0
+        is_used = content_end(view, start) > start
+        flaw = self._flaw_of_header(path)
+        if flaw is not None and is_used:
+            raise CorruptionError(path, 0, f"{flaw}, yet the segment was in use")
+        return flaw is not None
+
+    def _flaw_of_header(self, path: str) -> str | None:
+        """Return why a file does not begin with a sound header; None if it does."""
         try:
             SegmentHeader.decode(self._peek(path)[0])
         except MalformedError as bad:
-            # Its header is the first thing that is written to a segment, after its full size was durable.
-            view = self._view(path)
-            start = SEGMENT_HEADER_BYTES if len(view) >= SEGMENT_HEADER_BYTES else 0
-            if content_end(view, start) > start:
-                raise CorruptionError(path, 0, f"{bad.why}, yet the segment was in use") from None
-            return True
-        return False
+            return bad.why
+        return None
 
     def _numbers(self) -> list[int]:
         if self._known is not None:

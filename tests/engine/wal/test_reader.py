@@ -11,6 +11,7 @@ from nyala.engine.wal.format import SegmentHeader
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.reader import CleanStop, LogReader, content_end
 from nyala.schemas.errors import CorruptionError, UnavailableError
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.wal.appending import append_record
 
 STORE = bytes(range(16))
@@ -186,6 +187,13 @@ def test_an_unborn_segment_is_removed(bench: Any, long: int, start: bytes) -> No
     log.close()
     assert bench.disk.list("wal")[-1] == "0000000006.wal"
     assert len(bench.open()[1]) == 11
+
+
+def test_a_segment_that_is_begun_while_it_is_read_is_not_damaged(bench: Any, stop: CleanStop) -> None:
+    """A writer beside the reader wrote header and groups after the look for the header, before that for groups."""
+    too_early = FaultRule(frozenset({"pread"}), path="wal/0000000001.wal", flip=0)
+    reader = LogReader(FaultyFileSystem(bench.disk, [too_early]), "wal")
+    assert [group.offset for group in reader.groups()] == ENDS[:3]
 
 
 def test_a_truncated_segment_is_corruption(bench: Any, stop: CleanStop) -> None:

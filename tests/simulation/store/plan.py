@@ -21,7 +21,7 @@ _EVERY_SHORT = 3
 while records are in flight, with little between them."""
 _SYNC_SECONDS = (0.0, 0.001, 0.01, 0.1)
 _PAUSE_SECONDS = (0.001, 0.01, 0.1)
-"""Those of who looks at what is in flight."""
+"""The pauses of actors that look at records in flight."""
 _EVERY_ASIDE = 4
 """In one of so many seeds other processes read the store, while it is altered and maintained by several at once."""
 ASIDE = "aside"
@@ -79,7 +79,7 @@ class Plan:
     sync_seconds: float = 0.0
     """How long a sync takes, in which others go on."""
     slow_files: str = ""
-    """How the names begin of the files that it concerns."""
+    """How the names of slow files begin."""
 
     @property
     def store_options(self) -> StoreOptions:
