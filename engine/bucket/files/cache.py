@@ -112,16 +112,22 @@ class PieceCache:
                 self._use(piece, extents)
                 self._shrink()
 
-    def keep(self, path: str, extents: Extents, key: bytes, first: int, content: bytes) -> None:
-        """Keep bytes of an object that are in none of its pieces, if there is room."""
-        nbytes = len(content) + tail_bytes(len(content))
-        if nbytes > self.capacity_bytes:
-            return
-        with self.lock:
-            piece = CachedPiece(self.fs, self._new_name(path, first), first, len(content), None)
-        self.is_keeping = self._write(piece, content + pack_tail(key, len(content), sums_of(content)))
-        if self.is_keeping:
+    def keep(
+        self, path: str, extents: Extents, key: bytes, first: int, content: bytes, arrived: Callable[[], None]
+    ) -> None:
+        """Keep bytes of an object that are in none of its pieces, if there is room.
+
+        Under the lock, as they become a piece or are not kept, ``arrived`` is called: so a reader finds them in one
+        place only, and no longer after it has dropped the piece.
+        """
+        piece, is_kept = None, False
+        if len(content) + tail_bytes(len(content)) <= self.capacity_bytes:
             with self.lock:
+                piece = CachedPiece(self.fs, self._new_name(path, first), first, len(content), None)
+            self.is_keeping = is_kept = self._write(piece, content + pack_tail(key, len(content), sums_of(content)))
+        with self.lock:
+            arrived()
+            if piece and is_kept:
                 extents.pieces.add(piece)
                 self._use(piece, extents)
                 self._shrink()

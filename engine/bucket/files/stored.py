@@ -126,18 +126,15 @@ class StoredObject:
             if self.is_replaced:
                 raise OSError(errno.ESTALE, "another object has its name", self.path)
             content = self._fetcher.read(self._name, coming.first, coming.last)
-            self._cache.keep(self.path, self._extents, self.key(coming.first), coming.first, content)
+            ended = partial(self._coming.remove, coming)  # who finds these bytes wrong gets them from here no more
+            self._cache.keep(self.path, self._extents, self.key(coming.first), coming.first, content, ended)
         except BaseException as error:
-            self._end(coming)
+            with self._cache.lock, suppress(ValueError):
+                self._coming.remove(coming)
             coming.content.set_exception(error)
             raise
-        self._end(coming)  # who finds these bytes wrong forgets them, and must not get them once more from here
         coming.content.set_result(content)
         return content
-
-    def _end(self, coming: Coming) -> None:
-        with self._cache.lock:
-            self._coming.remove(coming)
 
     def _fetch_quietly(self, coming: Coming) -> None:
         if self._begin(coming):

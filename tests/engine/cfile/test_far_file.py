@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nyala.engine.bucket.files import BucketFileSystem
+from nyala.engine.bucket.files.cache import PieceCache
 from nyala.engine.bucket.memory import MemoryBucket
 from nyala.engine.cfile.cache import PageCache
 from nyala.engine.cfile.format import StreamKey
@@ -86,6 +89,30 @@ def test_what_is_damaged_on_its_way_is_fetched_again(tmp_path: Path, is_encrypte
     requests = len(bucket.ranges)
     assert 2 <= requests <= 5 and bucket.got_bytes < 2.1 * reader.size_bytes
     assert (cells(reader) == CELLS).all() and len(bucket.ranges) == requests
+
+
+def test_what_is_damaged_is_read_in_one_place_only(
+    bucket: WatchedBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that drops the piece, as soon as there is one, must not get its bytes from the request once more."""
+    reader, kept, is_read = opened(bucket, tmp_path), threading.Event(), threading.Event()
+    keep = PieceCache.keep
+
+    def keep_and_wait(*arguments: Any) -> None:
+        keep(*arguments)
+        kept.set()
+        assert is_read.wait(30)
+
+    monkeypatch.setattr(PieceCache, "keep", keep_and_wait)
+    bucket.flipped = 50_000
+    reader.fetch([(0, reader.size_bytes)])
+    assert kept.wait(30)
+    monkeypatch.setattr(PieceCache, "keep", keep)
+    try:
+        assert (cells(reader) == CELLS).all()
+    finally:
+        is_read.set()
+    assert bucket.flipped is None
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
