@@ -34,7 +34,7 @@ from tests.campaigns.crash.openings_process import SCHEMA, progress_in
 from tests.campaigns.crash.server_process import OPTIONS
 from tests.doubles.waiting import until
 
-FEATURES = drawn.Features(drawn.LOADS, allowed={"durability"}, without={"recovery_seconds_max"})
+FEATURES = drawn.Features(drawn.LOADS, allowed={"durability"}, without={"recovery_seconds_max", "flush_bytes"})
 """How long a start takes is measured."""
 _WRITERS = 16
 _DEFAULTS = {name: getattr(StoreOptions(), name) for name in OPTIONS.model_fields_set}
