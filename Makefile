@@ -104,8 +104,8 @@ bucket-faults: .venv/.installed-dev  ## every fault at every call of a store in 
 	@$(BIN)/python tests/engine/home/bucket_faults_campaign.py --minutes $(MINUTES) --seed $(SEED)
 
 failover: MINUTES = 10
-failover: .venv/.installed-dev  ## servers of a store in a bucket fail in every way under load (MINUTES=10 SEED=0 WAY=directory or moto LEASE=5)
-	@$(BIN)/python tests/campaigns/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way $(or $(WAY),directory) --lease $(or $(LEASE),5) $(GIVEN)
+failover: .venv/.installed-dev  ## servers of a store in a bucket fail in every way under load (MINUTES=10 SEED=0 WAY=directory or moto LEASE=5 ONLY=kill)
+	@$(BIN)/python tests/campaigns/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way $(or $(WAY),directory) --lease $(or $(LEASE),5) $(if $(ONLY),--only $(ONLY)) $(GIVEN)
 
 ceph: MINUTES = 10
 ceph: .venv/.installed-dev  ## the same over a Ceph with two gateways, whose OSD is killed, out of Debian's packages (MINUTES=10 SEED=0 LEASE=5)

@@ -3,6 +3,7 @@
     python tests/campaigns/failover/campaign.py --minutes 10 --seed 0 --way directory
     python tests/campaigns/failover/campaign.py --minutes 10 --seed 0 --way moto --lease 5
     python tests/campaigns/failover/campaign.py --minutes 10 --seed 0 --way ceph
+    python tests/campaigns/failover/campaign.py --minutes 30 --seed 0 --only kill
 
 Three servers of one store, of which one has it; writers, readers, a follower of the change feed, maintenance and a
 sweep use it from this process. The seed draws the faults (``faults.py``): kill -9, SIGSTOP at any moment and at named
@@ -144,16 +145,19 @@ def main() -> None:
     parser.add_argument("--way", choices=sorted(PLACES), default="directory")
     parser.add_argument("--lease", type=float, default=5.0, help="lease_seconds of the servers")
     parser.add_argument("--planted", choices=sorted(PLANTED), default="", help="a mistake that it must find")
+    parser.add_argument("--only", choices=sorted(fault.__name__ for fault in FAULTS), help="this fault again and again")
     parser.add_argument("--calm", type=float, default=1.0, help="pauses of clients, beside those of a full load")
     drawn.add_to(parser)
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.way}, a lease of {options.lease} s", flush=True)
     swarm = drawn.swarm_of(drawn.IN_BUCKET, options)
     campaign = Campaign(options.seed, options.lease, planted=options.planted, swarm=swarm, calm=options.calm)
+    if options.only:
+        campaign.faults = {fault: 1 for fault in FAULTS if fault.__name__ == options.only}
     with tempfile.TemporaryDirectory(prefix="nyala-failover-") as name:
         folder = Path(name)
         with PLACES[options.way](folder / "bucket") as place:
-            if isinstance(place, CephPlace):
+            if isinstance(place, CephPlace) and not options.only:
                 campaign.faults = {**FAULTS, lose_bucket(place): 5}
             campaign.run(place, folder, minutes=options.minutes)
     points = ", ".join(f"{name} {count}" for name, count in sorted(campaign.counts.items()) if "(" in name)
