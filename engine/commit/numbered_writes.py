@@ -320,8 +320,8 @@ class NumberedWrites:
     def saved_before(self, lsn: int) -> Iterator[tuple[Note | None, list[int]]]:
         """Yield a note of all that the log before ``lsn`` holds, None if nothing; the body logs it.
 
-        Every answer logged before ``lsn`` must have been kept. The body appends the position of the note to the list;
-        without it, nothing counts as saved.
+        Every answer logged before ``lsn`` must have been kept. The body appends the position of the note to the list,
+        once it is durable; without it, nothing counts as saved.
         """
         with self._changed:
             saved = {key: writer for key, writer in self._writers.items() if writer.logged_from < lsn}

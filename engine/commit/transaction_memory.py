@@ -139,7 +139,7 @@ class TransactionMemory:
     def saved_before(self, lsn: int) -> Iterator[tuple[Note | None, list[int]]]:
         """Yield a note of all that the log before ``lsn`` holds, None if nothing; the body logs it.
 
-        The body appends the position of the note to the list; without it, nothing counts as saved.
+        The body appends the position of the note to the list, once it is durable; without it, nothing counts as saved.
         """
         positions: list[int] = []
         with self._changed:

@@ -210,8 +210,9 @@ class LogFreeing:
             with told.saved_before(lsn) as (note, positions):
                 if note:
                     with self._log.commit([], [note]) as commit:
-                        positions.append(commit.lsn)
+                        pass
                     self._log.acknowledge(commit, Durability.FSYNC)
+                    positions.append(commit.lsn)  # now, and no earlier: the wait may be interrupted
 
 
 def _is_gone(table: Table, tablet: Tablet) -> bool:

@@ -11,8 +11,10 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from nyala.engine.commit.commit_log import CommitLog
 from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
+from nyala.engine.maintenance.upkeep import flush
 from nyala.engine.options import StoreOptions
 from nyala.engine.replica.opening import open_to_read
 from nyala.engine.store import Store
@@ -142,6 +144,37 @@ def test_an_opening_takes_back_what_the_manifest_says_of_records_after_the_log()
     store.close()
     store = opened(image)
     assert (keys_of(store, "a"), keys_of(store, "b")) == ([1], [7])
+    store.close()
+
+
+def test_answers_are_saved_only_by_a_durable_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that saves them is interrupted while the note is synced. Then the power fails."""
+    disk = SlowDisk(memory := MemoryFileSystem())
+    store = opened(disk)
+    numbered, batch = WriteCommand(table="a", op=Operation.UPSERT, writer="w"), pa.record_batch({"k": pa.array([1])})
+    store.write(numbered, batch, 0)
+    store.write(WriteCommand(table="a", op=Operation.DELETE), batch)
+    upsert(store, "a", *range(100, 20_000))
+    upsert(store, "a", *range(100, 20_000))
+    for tablet in store._catalog.table("a").tablets:
+        flush(tablet, store._environment)
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CommitLog, "acknowledge", interrupted)
+    disk.is_fast.clear()
+    for _ in range(2):  # the second time, after the next flush
+        with pytest.raises(KeyboardInterrupt):
+            store._log_freeing.free()
+    image = memory.crash_image(NothingKept())
+    disk.is_fast.set()
+    monkeypatch.undo()
+    store.close()
+
+    store = opened(image)
+    store.write(numbered, batch, 0)
+    assert 1 not in keys_of(store, "a")
     store.close()
 
 
