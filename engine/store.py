@@ -176,7 +176,7 @@ class Store:
             gate=self._gate,
             writers=self._writers,
             options=options,
-            scan=self.scan,
+            scan=self._reads.ways.scan_table,
             notify=notify,
         )
         direct_load = DirectLoad(self._environment, options.direct_load_bytes, options.direct_load_unsorted_bytes)
@@ -331,7 +331,8 @@ class Store:
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService."""
         found = self._catalog.table(table)
-        return commits.commits(found, since, self._snapshots, self.scan, *self._memories, self._authors.authored)
+        scan = self._reads.ways.scan_table
+        return commits.commits(found, since, self._snapshots, scan, *self._memories, self._authors.authored)
 
     scan = _of(lambda store: store._reads.ways.scan)
     plan = _of(lambda store: store._reads.plan)

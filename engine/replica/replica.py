@@ -202,7 +202,7 @@ class Replica(Generic[AnyPoint]):
 
     def commits(self, table: str, since: int | str | None, authored: Callable[[], Authored]) -> pa.Table:
         """See StoreService. ``authored`` returns who made them."""
-        scan = self.check_opened().ways.scan
+        scan = self.check_opened().ways.scan_table
         return commits(self.table(table), since, self._snapshots, scan, *self._answers, authored)
 
     def now(self, at_least: int = 0) -> int:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError
 from ...schemas.protocol.request import hurried
+from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.changes import ChangeSpec
 from ...schemas.rows.operation import Operation
 from ...schemas.rows.scan import ScanSpec
@@ -72,10 +73,10 @@ class Statements:
         gate: MemoryGate,
         writers: NumberedWrites,
         options: StoreOptions,
-        scan: ScanRows,
+        scan: Callable[[Table, ScanSpec], ScanStream],
         notify: Callable[[], None],
     ) -> None:
-        """``table`` finds a table by name; ``notify`` wakes maintenance."""
+        """``table`` finds a table by name, once for each statement; ``notify`` wakes maintenance."""
         self._table = table
         self._notify = notify
         self._log = log
@@ -91,7 +92,7 @@ class Statements:
         Raises:
             InvalidArgumentError: it is invalid, or changes too much for one commit.
             SnapshotTooOldError: a restore to before the history that the table keeps.
-            ConflictError: alterations of the table kept conflicting.
+            ConflictError: alterations of the table kept conflicting, or it has another name by now.
             StorageFullError, UnavailableError: nothing was applied.
         """
         result = self._once(self._table(statement.table), statement)
@@ -114,28 +115,47 @@ class Statements:
     def _execute(
         self, table: Table, statement: Statement, durability: Durability, ticket: Ticket | None
     ) -> WriteResult:
+        scan = self._scan_of(table, statement)
         for _ in range(_ATTEMPTS):
             version = table.version
+            _check_named(table, statement)
             moment = self._snapshots.now(0)
-            work = work_of(statement, version, self._scan, self._options.limits, moment)
+            work = work_of(statement, version, scan, self._options.limits, moment)
             oldest = moment if statement.as_of is None else min(moment, parse_moment(statement.as_of))
             with self._snapshots.holding(table, oldest):  # the statement may run longer than the table's history
-                gathered = self._gather(statement, work, version, moment)
-                if result := self._settle(table, statement, work, version, gathered, durability, ticket):
+                gathered = self._gather(statement, work, version, scan, moment)
+                if result := self._settle(table, statement, work, version, scan, gathered, durability, ticket):
                     return result
         raise ConflictError(f"table {table.name!r} keeps being altered; nothing was applied: try again")
 
-    def _gather(self, statement: Statement, work: Work, version: TableVersion, moment: int) -> _Gathered:
+    def _scan_of(self, table: Table, statement: Statement) -> ScanRows:
+        """Return what scans the table itself. A look-up of its name could find another one."""
+
+        def scan(spec: ScanSpec) -> ScanStream:
+            _check_named(table, statement)
+            return self._scan(table, spec)
+
+        return scan
+
+    def _gather(
+        self, statement: Statement, work: Work, version: TableVersion, scan: ScanRows, moment: int
+    ) -> _Gathered:
         gathered = _Gathered(StatementRows(version, self._options.limits.batch_bytes), moment)
         for operation, rows in work.at(gathered.moment):
             gathered.rows.add(operation, rows)
         for _ in range(_ROUNDS):
-            if self._catch_up(statement, work, version, gathered, self._snapshots.now(0)) < _FEW_ROWS:
+            if self._catch_up(statement, work, version, scan, gathered, self._snapshots.now(0)) < _FEW_ROWS:
                 break
         return gathered
 
     def _catch_up(
-        self, statement: Statement, work: Work, version: TableVersion, gathered: _Gathered, moment: int
+        self,
+        statement: Statement,
+        work: Work,
+        version: TableVersion,
+        scan: ScanRows,
+        gathered: _Gathered,
+        moment: int,
     ) -> int:
         """Compute again the rows that commits up to ``moment`` changed; return their number."""
         since, gathered.moment = gathered.moment, moment
@@ -144,7 +164,7 @@ class Statements:
         feed = ChangeSpec(since=since, until=moment)
         key = [column.name for column in version.schema.key]
         spec = ScanSpec(table=statement.table, columns=key, changes=feed, here=statement.here)
-        changed = pa.Table.from_batches(list(self._scan(spec).batches), spec.batch_schema(version.schema.arrow))
+        changed = pa.Table.from_batches(list(scan(spec).batches), spec.batch_schema(version.schema.arrow))
         if not changed.num_rows:
             return 0
         (keys,) = changed.select(key).combine_chunks().to_batches()
@@ -159,6 +179,7 @@ class Statements:
         statement: Statement,
         work: Work,
         version: TableVersion,
+        scan: ScanRows,
         gathered: _Gathered,
         durability: Durability,
         ticket: Ticket | None,
@@ -168,10 +189,10 @@ class Statements:
         mine = [tablet for tablet in version.tablets if tablet.elsewhere is None]
         let_in = patiently(lambda: self._gate.let_in(gathered.rows.size_bytes, mine), patience)
         with let_in, hurried(), write_locks(mine):
-            table.check_in_use()
+            _check_named(table, statement)
             if table.version is not version:
                 return None
-            self._catch_up(statement, work, version, gathered, self._log.settle())
+            self._catch_up(statement, work, version, scan, gathered, self._log.settle())
             origin = origin_of(_OPERATIONS[statement.kind], table.table_id, ticket)
             is_ordered = statement.kind is not StatementKind.RESTORE  # which brings back what is older
             commit, said = self._applied(table, version, gathered, durability, ticket, origin, is_ordered)
@@ -256,6 +277,22 @@ class _PartialWork:
     def _key(self, row: int) -> str:
         cells = (f"{key.name}={self.routed.batch.column(key.name)[row]}" for key in self.routed.version.schema.key)
         return f"({', '.join(cells)})"
+
+
+def _check_named(table: Table, statement: Statement) -> None:
+    """Check that a table still has the name by which the statement found it. It may have lost it during an alteration
+    or a recall. Then the statement must not go on: another table may have the name, and its grants and its numbered
+    writes are others. The result holds under the write lock of one tablet.
+
+    Raises:
+        NotFoundError: the table was dropped.
+        ConflictError: it was renamed.
+    """
+    table.check_in_use()
+    if table.name != statement.table:
+        raise ConflictError(
+            f"table {statement.table!r} was renamed to {table.name!r} meanwhile; nothing was applied: try again"
+        )
 
 
 def _united(answers: list[WriteResult], durability: Durability) -> WriteResult:

@@ -19,6 +19,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.engine.table.table import Table as StoredTable
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors, SnapshotTooOldError, StoreError
 from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.clock import ManualClock
@@ -357,8 +358,8 @@ class Between:
         self.scans = 0
         original = store._statements._scan
 
-        def scan(spec: ScanSpec) -> Any:
-            found = original(spec)
+        def scan(table: StoredTable, spec: ScanSpec) -> Any:
+            found = original(table, spec)
             batches = list(found.batches)
             self.scans += 1
             happens(self.scans)

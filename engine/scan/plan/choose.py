@@ -96,9 +96,13 @@ class Ways:
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
+        return self.scan_table(self._table(spec.table), spec)
+
+    def scan_table(self, table: Table, spec: ScanSpec) -> ScanStream:
+        """Scan a table that was found before. The name in ``spec`` is not looked up: another table may have it now."""
         may_be_short = True
         try:
-            if (rows := self._by_plan(spec)) is not None:
+            if (rows := self._by_plan(table, spec)) is not None:
                 return rows
         except LongRangeError:
             may_be_short = False
@@ -106,29 +110,29 @@ class Ways:
             pass
         check_may_wait()
         if not spec.checked().order_by:
-            return self._unsorted(spec, may_be_short=may_be_short)
-        key = self._resolver.key(spec)
+            return self._unsorted(table, spec, may_be_short=may_be_short)
+        key = self._resolver.key(table, spec)
         is_sorted = not is_key_order(spec, key)
-        return sorted_stream(spec, key, partial(self._unsorted, is_sorted=is_sorted), self._sorting)
+        return sorted_stream(spec, key, partial(self._unsorted, table, is_sorted=is_sorted), self._sorting)
 
-    def _by_plan(self, spec: ScanSpec) -> ScanStream | None:
-        if (row := self._points.scan(spec, self._table)) is not None:
+    def _by_plan(self, table: Table, spec: ScanSpec) -> ScanStream | None:
+        if (row := self._points.scan(table, spec)) is not None:
             return row
         with self._damage.noticing():
-            return self._ranges.scan(spec, self._table)
+            return self._ranges.scan(table, spec)
 
-    def _unsorted(self, spec: ScanSpec, is_sorted: bool = False, may_be_short: bool = True) -> ScanStream:
+    def _unsorted(self, table: Table, spec: ScanSpec, is_sorted: bool = False, may_be_short: bool = True) -> ScanStream:
         """Scan without ``order_by``; ``is_sorted`` if the caller sorts the rows."""
-        if (part := self._planned_part(spec)) is not None:
+        if (part := self._planned_part(table, spec)) is not None:
             return self._chunks.stream(part, is_sorted)
-        scan = self._resolver.resolved(spec)
+        scan = self._resolver.resolved(table, spec)
         if (rows := self._few_rows(scan, may_be_short)) is not None:
             return stream_of_rows(scan, rows)
         return self._chunks.stream(scan, is_sorted)
 
-    def _planned_part(self, spec: ScanSpec) -> ResolvedScan | None:
+    def _planned_part(self, table: Table, spec: ScanSpec) -> ResolvedScan | None:
         planned = self._planned.of(spec)
-        return None if planned is None else self._resolver.planned(spec, planned)
+        return None if planned is None else self._resolver.planned(table, spec, planned)
 
     def _few_rows(self, scan: ResolvedScan, may_be_short: bool) -> pa.RecordBatch | None:
         with self._damage.noticing():

@@ -49,7 +49,7 @@ def commits(
     table: Table,
     since: int | str | None,
     snapshots: Snapshots,
-    scan: Callable[[ScanSpec], ScanStream],
+    scan: Callable[[Table, ScanSpec], ScanStream],
     writers: NumberedWrites,
     transaction_memory: TransactionMemory,
     authored: Callable[[], Authored],
@@ -67,7 +67,7 @@ def commits(
     counts = {op: _Counts() for op in BY_COMMITS}
     expiry = Expiry.of(table.schema)
     columns = [expiry.column.name] if expiry else []
-    for batch in scan(ScanSpec(table=table.name, columns=columns, changes=feed, here=True)).batches:
+    for batch in scan(table, ScanSpec(table=table.name, columns=columns, changes=feed, here=True)).batches:
         ops = _done(batch, expiry) if expiry else batch["_op"]
         for op, counted in counts.items():
             counted.add(batch["_timestamp"].filter(pc.equal(ops, op)).to_numpy())

@@ -58,7 +58,7 @@ class Reads:
         self.counts = RunningCounts()
         """What all scans have read and skipped, but for those of rows by their keys."""
         filters = FilterCache(limits)
-        self._resolver = Resolver(table, snapshots, filters, options.scan_batch_bytes, is_far)
+        self._resolver = Resolver(snapshots, filters, options.scan_batch_bytes, is_far)
         self.ways = Ways(
             table=table,
             now=mvcc.snapshot,
@@ -101,7 +101,8 @@ class Reads:
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
-        scan = self._resolver.resolved(unsorted(spec.checked(), self._resolver.key(spec)))
+        table = self._table(spec.checked().table)
+        scan = self._resolver.resolved(table, unsorted(spec, self._resolver.key(table, spec)))
         spec, version, request = scan.spec, scan.version, scan.request
         splits, explain = estimate(scan)
         read_here, read_all = scan.wanted.sums

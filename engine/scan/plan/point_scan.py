@@ -62,12 +62,12 @@ class PointScans:
         self._filters = filters
         self._limits = limits
 
-    def scan(self, spec: ScanSpec, table: Callable[[str], Table]) -> ScanStream | None:
+    def scan(self, table: Table, spec: ScanSpec) -> ScanStream | None:
         """Return the row of a scan; None if the scan is none of one row, as far as its filter shows.
 
         Raises:
             UndecidedError: only the batch lane can tell.
-            StoreError: a file is damaged, or there is no such table.
+            StoreError: a file is damaged.
         """
         if (parts := parts_of(spec.where)) is None or spec.limit is not None or not is_plain(spec):
             return None
@@ -75,17 +75,16 @@ class PointScans:
         if any(op != "=" for _, op in form):
             return None
         names = tuple(name for name, _ in form)
-        found = table(spec.table)
-        version = found.version
+        version = table.version
         plan = self._plan(spec, version, names, values)
         if plan is None:
             return None
         snapshot, key = self._snapshot(), [values[i] for i in plan.order]
         cells = version.plans[PointPlan].raw_cells(key, snapshot, self._limits, plan.read)
-        if found.version is not version:
+        if table.version is not version:
             raise UndecidedError
         batches = [] if cells is None else [plan.batch(cells)]
-        return ScanStream(plan.schema, snapshot, iter(batches), source=(found.table_id, version.schema))
+        return ScanStream(plan.schema, snapshot, iter(batches), source=(table.table_id, version.schema))
 
     def _plan(
         self, spec: ScanSpec, version: TableVersion, names: Sequence[str], values: Sequence[Any]

@@ -90,13 +90,13 @@ class RangeScans:
         self._filters = filters
         self._counts = counts
 
-    def scan(self, spec: ScanSpec, table: Callable[[str], Table]) -> ScanStream | None:
+    def scan(self, table: Table, spec: ScanSpec) -> ScanStream | None:
         """Return the rows of a scan, in key order; None if it is none of a short range, as far as its filter shows.
 
         Raises:
             LongRangeError: the range is not short.
             UndecidedError: only another way can tell.
-            StoreError: a file is damaged, or there is no such table.
+            StoreError: a file is damaged.
         """
         limit = spec.limit
         if (parts := parts_of(spec.where)) is None or not is_plain(spec):
@@ -104,8 +104,7 @@ class RangeScans:
         if limit is not None and (limit > ROWS_MAX or not spec.ordered):
             return None
         form, literals = parts
-        subject = table(spec.table)
-        version = subject.version
+        version = table.version
         plan = self._plan(spec, version, form, literals)
         if plan is None:
             return None
@@ -113,7 +112,7 @@ class RangeScans:
             raise UndecidedError
         keys, snapshot = plan.keys(literals, version.schema, version.encoder), self._snapshot()
         versions = [tablet.version for tablet in version.tablets]
-        if subject.version is not version or any(snapshot < each.history_floor for each in versions):
+        if table.version is not version or any(snapshot < each.history_floor for each in versions):
             raise UndecidedError
         rowsets = [rowset for each in versions for rowset in each.rowsets()]
         count = PruneCount()
@@ -122,7 +121,7 @@ class RangeScans:
         self._counts.add(count)
         if len(version.tablets) == 1:
             version.tablets[0].rows_read += rows.num_rows
-        return ScanStream(plan.schema, snapshot, plan.batches(rows), source=(subject.table_id, version.schema))
+        return ScanStream(plan.schema, snapshot, plan.batches(rows), source=(table.table_id, version.schema))
 
     def _plan(self, spec: ScanSpec, version: TableVersion, form: Form, literals: Sequence[Any]) -> RangeScan | None:
         columns = None if spec.columns is None else tuple(spec.columns)

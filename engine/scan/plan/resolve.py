@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2s
 
@@ -110,49 +109,46 @@ class Resolver:
 
     def __init__(
         self,
-        table: Callable[[str], Table],
         snapshots: Snapshots,
         filters: FilterCache,
         chunk_bytes: int,
         is_far: bool,
     ) -> None:
-        """``table`` finds a table by name; ``is_far`` says whether its files are far away (`FarFileSystem`)."""
-        self._table = table
+        """``is_far`` says whether the store's files are far away (`FarFileSystem`)."""
         self._snapshots = snapshots
         self._filters = filters
         self._chunk_bytes = chunk_bytes
         self._is_far = is_far
 
-    def key(self, spec: ScanSpec) -> list[str]:
+    def key(self, table: Table, spec: ScanSpec) -> list[str]:
         """Return the key columns of a scan's table, after checking that its sort columns exist."""
-        schema = self._table(spec.table).schema
+        schema = table.schema
         for term in spec.order_by or ():
             kind = schema.column(term.column).logical
             if not kind.has_order:
                 raise InvalidArgumentError(f"column {term.column!r} is {kind}: rows cannot be sorted by it")
         return [column.name for column in schema.key]
 
-    def resolved(self, spec: ScanSpec) -> ResolvedScan:
+    def resolved(self, table: Table, spec: ScanSpec) -> ResolvedScan:
         """Return a scan of the table as it is now.
 
         Raises:
             StoreError: the scan is invalid, or history does not reach back to its snapshot.
         """
         while True:
-            table = self._table(spec.checked().table)
             version = table.version
-            request = self._request(spec, table, version, *self._snapshots.range(spec, table, version))
+            request = self._request(spec.checked(), table, version, *self._snapshots.range(spec, table, version))
             scan = ResolvedScan.of(spec, table, version, request)
             if table.version is version:  # else a pinned rowset may lack a dropped column, or a new tablet its rows
                 return scan
 
-    def planned(self, spec: ScanSpec, planned: PlannedScan) -> ResolvedScan | None:
+    def planned(self, table: Table, spec: ScanSpec, planned: PlannedScan) -> ResolvedScan | None:
         """Return a part of a planned scan, with the versions that were kept for it; None if the plan lacks them.
 
         Tickets are not signed, and who may read what was decided by the names of today. So the table and the columns
         that are read must still be those of the plan.
         """
-        table, version = self._table(spec.table), planned.version
+        version = planned.version
         if table.table_id != planned.table.table_id:
             return None
         request = self._request(spec, table, version, planned.snapshot, planned.changes)

@@ -78,7 +78,7 @@ def by_points(store: Store, spec: ScanSpec) -> Any:
 def by_plan(store: Store, spec: ScanSpec) -> ScanStream | None:
     ways = store._reads.ways
     try:
-        return ways._points.scan(spec, ways._table)
+        return ways._points.scan(ways._table(spec.table), spec)
     except UndecidedError:
         return None
 
