@@ -14,16 +14,18 @@ from ...schemas.store.grants import (
     Grant,
     GrantChange,
     Privilege,
+    no_table,
 )
 from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.table import TableSchema
 from ..commit.row_stamps import RowStamps
-from ..manifest.manifest import GrantEntry, Manifest, ManifestFile
+from ..manifest.manifest import GrantEntry, Manifest, ManifestFile, TableEntry
 from ..table.table import Table
 from .catalog import Catalog
 
 Columns = tuple[int, ...] | None
-Change = Callable[[dict[Privilege, Columns]], dict[Privilege, Columns]]
+Change = Callable[[dict[Privilege, Columns], Columns], dict[Privilege, Columns]]
+"""Returns what somebody may do with a table, from what it was before and the columns that a change is about."""
 
 
 class Grants:
@@ -52,9 +54,8 @@ class Grants:
             InvalidArgumentError: the change is invalid, there is no such column, or there are too many grants.
             StorageFullError, UnavailableError: nothing changed.
         """
-        asked = self._columns(change)
 
-        def more(before: dict[Privilege, Columns]) -> dict[Privilege, Columns]:
+        def more(before: dict[Privilege, Columns], asked: Columns) -> dict[Privilege, Columns]:
             return before | {each: _union(before.get(each, ()), asked) for each in change.privileges}
 
         return self._changed(change, more)
@@ -67,9 +68,8 @@ class Grants:
             InvalidArgumentError: as ``grant``; or columns are named, and all are granted.
             StorageFullError, UnavailableError: nothing changed.
         """
-        asked = self._columns(change)
 
-        def fewer(before: dict[Privilege, Columns]) -> dict[Privilege, Columns]:
+        def fewer(before: dict[Privilege, Columns], asked: Columns) -> dict[Privilege, Columns]:
             left = {each: _without(before.get(each, ()), asked, change, each) for each in change.privileges}
             return {each: columns for each, columns in (before | left).items() if columns != ()}
 
@@ -80,23 +80,17 @@ class Grants:
         self._check_now()
         return self._of(lambda _: True)
 
-    def _columns(self, change: GrantChange) -> Columns:
-        change.checked()
-        if change.columns is None:
-            return None
-        return tuple(sorted({_column_id(name, change.table, self._schema(change.table)) for name in change.columns}))
-
-    def _schema(self, table: str) -> TableSchema:
-        return self._catalog.table(table).version.schema
-
     def _changed(self, change: GrantChange, edit: Change) -> list[Grant]:
-        table = None if change.table == ALL_TABLES else self._catalog.table(change.table).table_id
-        whose = change.user, change.role, table
+        change.checked()
 
         def edited(manifest: Manifest) -> Manifest:
+            # Names are looked up here, for an alteration just before could give them to another table.
+            found = None if change.table == ALL_TABLES else _entry(manifest, change.table)
+            table = None if found is None else found.id
+            whose = change.user, change.role, table
             there = {each.id for each in manifest.tables} | {None}
             old = next((each for each in manifest.grants if _whose(each) == whose), None)
-            privileges = edit(old.privileges if old else {})
+            privileges = edit(old.privileges if old else {}, _columns(change, found))
             new = GrantEntry(user=change.user, role=change.role, table=table, privileges=privileges)
             others = [each for each in manifest.grants if _whose(each) != whose and each.table in there]
             entries = (*others, new) if privileges else tuple(others)
@@ -109,7 +103,7 @@ class Grants:
         self._manifest.commit(edited)
         self._changes += 1
         self._stamps.store_changes()
-        return self._of(lambda each: (each.user, each.role) == whose[:2])
+        return self._of(lambda each: (each.user, each.role) == (change.user, change.role))
 
     def _of(self, is_wanted: Callable[[GrantEntry], bool]) -> list[Grant]:
         return listed_grants(filter(is_wanted, self._manifest.current.grants), self._catalog.tables())
@@ -161,6 +155,19 @@ def _bytes(entries: Sequence[GrantEntry]) -> int:
 
 def _whose(entry: GrantEntry) -> tuple[str | None, str | None, int | None]:
     return entry.user, entry.role, entry.table
+
+
+def _entry(manifest: Manifest, name: str) -> TableEntry:
+    in_use = {each.name: each for each in manifest.tables if each.dropped_until is None}
+    if found := in_use.get(name):
+        return found
+    raise no_table(name, sorted(in_use))
+
+
+def _columns(change: GrantChange, table: TableEntry | None) -> Columns:
+    if change.columns is None or table is None:
+        return None
+    return tuple(sorted({_column_id(name, change.table, table.schema_) for name in change.columns}))
 
 
 def _column_id(name: str, table: str, schema: TableSchema) -> int:
