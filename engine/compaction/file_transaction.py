@@ -8,7 +8,7 @@
 
 One manifest may commit the files of many tablets together (`commit_together`).
 
-A failure between 2 and the end of the switch-over leaves files and memory with the same content, and a second flush
+A failure between 2 and the new version leaves files and memory with the same content, and a second flush
 would write those rows twice. So the store then becomes read-only (`read_only_if_half_done`); a restart follows the
 manifest.
 """

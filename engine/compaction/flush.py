@@ -10,7 +10,7 @@
  5. Carry over the deltas that came after the mark, their rows renumbered, and install the new version (`switch_over`).
 
 A failure before 4 removes the files and leaves the MemRowSet as it was, frozen; the next flush takes it again. One
-between 4 and the end of 5 makes the store read-only, for the rows are in the files and in memory then.
+between 4 and the new version makes the store read-only, for the rows are in the files and in memory then.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _write(
     switch_over.catch_up()
 
     def put() -> None:
-        switch_over.put(lambda version: _with_rowset(tablet, version, mark, rowset), environment.latch)
+        switch_over.put(lambda version: _with_rowset(tablet, version, mark, rowset), environment)
 
     return rowset, UncommittedFiles(new, lambda old: _with_entry(old, mark, entry), put)
 

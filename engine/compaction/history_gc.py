@@ -30,6 +30,7 @@ from ..tablet.tablet import Tablet
 from .expired_rows import have_all_expired
 from .file_transaction import new_files, read_only_if_half_done, retire
 from .report import FlushReport
+from .switch_over import keys_follow
 
 _FAILED = "old history could not be dropped"
 
@@ -133,7 +134,7 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
                 lambda manifest: manifest.with_tablet(tablet.tablet_id, lambda entry: entry.without_rowsets(gone, mark))
             )
             nowhere = {rowset: tablet.remove_diskrowset(rowset, mark) for rowset in dead}
-        _forget_keys(tablet, [MovedKeys(rowset.slot, nowhere[rowset], hashes[rowset]) for rowset in dead])
+        _forget_keys(tablet, environment, [MovedKeys(rowset.slot, nowhere[rowset], hashes[rowset]) for rowset in dead])
     for rowset in dead:
         rowset.close()
         others = (*rowset.columns_files, *rowset.deltas.files)
@@ -141,6 +142,7 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
     return sum(len(rowset) for rowset in dead), sum(rowset.bytes_on_disk for rowset in dead)
 
 
-def _forget_keys(tablet: Tablet, keys: Sequence[MovedKeys]) -> None:
+def _forget_keys(tablet: Tablet, environment: Environment, keys: Sequence[MovedKeys]) -> None:
     """Remove the keys of dropped rowsets from the index, some at a time so that writers can run in between."""
-    tablet.key_lookup.follow(keys, [], tablet.write_lock)
+    with keys_follow(tablet, environment):
+        tablet.key_lookup.follow(keys, [], tablet.write_lock)

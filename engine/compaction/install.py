@@ -57,7 +57,7 @@ def install_outputs(
     switch_over.catch_up()
     old = {_on_disk(one).rowset_id for one in moved}
     new.commit(lambda entry: _with_outputs(entry, old, written, history_floor))
-    switch_over.put(lambda version: _replaced(version, old, written, history_floor), environment.latch)
+    switch_over.put(lambda version: _replaced(version, old, written, history_floor), environment)
 
 
 def remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> int:

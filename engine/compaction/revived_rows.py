@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableSchema
 from ..delta import LIVE
 from ..delta.run import DeltaRun, merge_runs
@@ -29,6 +30,40 @@ class _Origin:
     rowset: RowSet
     locations: np.ndarray
     runs: dict[int, list[DeltaRun]] = field(default_factory=dict)
+    keys: _Keys | None = None
+
+    def key_cells(self, schema: TableSchema, rowids: np.ndarray) -> dict[int, Vector]:
+        """Return the key cells of rows (int64, ascending), by column. Reads those that were not read before."""
+        if self.keys is None or self.keys.columns != schema.key:
+            self.keys = _Keys(schema.key, rowids[:0], {})
+        new = np.setdiff1d(rowids, self.keys.rowids, assume_unique=True)
+        if len(new):
+            self.keys = self.keys.with_rows(new, self.rowset)
+        return self.keys.cells_of(rowids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Keys:
+    """The key cells of rows of an old rowset, which never change."""
+
+    columns: tuple[ColumnSchema, ...]
+    rowids: np.ndarray
+    """int64, in any order"""
+    cells: dict[int, Vector]
+
+    def with_rows(self, rowids: np.ndarray, rowset: RowSet) -> _Keys:
+        """Return these and those of other rows, from the rowset's file."""
+        cells = {}
+        for column in self.columns:
+            more = rowset.base_at(column, rowids)
+            cells[column.id] = concat([self.cells[column.id], more]) if self.cells else more
+        return _Keys(self.columns, np.concatenate([self.rowids, rowids]), cells)
+
+    def cells_of(self, rowids: np.ndarray) -> dict[int, Vector]:
+        """Return the cells of some of the rows, by column."""
+        order = np.argsort(self.rowids)
+        places = order[np.searchsorted(self.rowids[order], rowids)]
+        return {column_id: cells.take(places) for column_id, cells in self.cells.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +94,15 @@ class RevivedRows:
         origin = self._origins.setdefault(rowset.slot, _Origin(rowset, locations))
         origin.runs.setdefault(column_id, []).append(run)
 
+    def read_keys(self, schema: TableSchema) -> None:
+        """Read the keys of the rows from their old files, for ``fill``. Raises StoreError."""
+        for origin in self._origins.values():
+            changed = [np.unique(run.rowids) for runs in origin.runs.values() for run in runs]
+            origin.key_cells(schema, np.unique(np.concatenate(changed)).astype(np.int64))
+
     def fill(self, memrowset: MemRowSet, schema: TableSchema, encoder: KeyEncoder, lsn: int) -> dict[int, DeltaRun]:
-        """Insert the rows into an empty MemRowSet of ``schema``, in commit order; return their later changes."""
+        """Insert the rows into an empty MemRowSet of ``schema``, in commit order; return their later changes. Reads the
+        keys that were not read before."""
         parts = [_rows(origin, schema) for origin in self._origins.values()]
         births = np.concatenate([part.births for part in parts])
         order = np.argsort(births, kind="stable")
@@ -101,7 +143,7 @@ def _rows(origin: _Origin, schema: TableSchema) -> _Rows:
     runs = {column_id: merge_runs(parts) for column_id, parts in origin.runs.items()}
     rowids, births = _first_changes(runs)
     runs[LIVE] = _with_deaths(runs.get(LIVE), rowids, births)
-    cells = {column.id: origin.rowset.base_at(column, rowids.astype(np.int64)) for column in schema.key}
+    cells = origin.key_cells(schema, rowids.astype(np.int64))
     later: dict[int, DeltaRun] = {}
     for column_id, run in runs.items():
         row = np.searchsorted(rowids, run.rowids)

@@ -4,23 +4,28 @@ Rows move from their old rowsets to new ones that are not visible yet. Changes m
 in the old rowsets; they are carried over in rounds that get shorter, and only the last, small round runs under the
 tablet's write lock. Then the version is replaced, and the slot of an indexed old rowset gets the new locations of its
 rows. The keys follow later, a few thousand at a time (`tablet.key_lookup`). So the lock is held for milliseconds,
-however many rows move.
+however many rows move. The rows have moved by then: if their keys cannot be read, only the key index is lost
+(`keys_follow`).
 
 The new rowsets may lack a row that has been dead for longer than history goes back. If its key comes back meanwhile,
 the change goes to the old row and becomes the first cells of a new row, in a MemRowSet of its own that is flushed next.
-In the log it is an insert like any other.
+In the log it is an insert like any other. The key of such a row is read from the old file before the commit, when an
+error costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...schemas.errors import StoreError
 from ..delta import LIVE
 from ..delta.run import DeltaRun
-from ..manifest.read_only_latch import ReadOnlyLatch
+from ..manifest.environment import Environment
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import by_slot, pack, rowids_of
 from ..rowset.memrowset import MemRowSet
@@ -30,6 +35,8 @@ from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from ..vectors.vector import FixedVector, stored_as
 from .revived_rows import RevivedRows
+
+_LOG = logging.getLogger("nyala.engine")
 
 _LAST_ROUND = 2048
 """The most deltas to carry over under the lock."""
@@ -75,19 +82,25 @@ class SwitchOver:
         self._revived = RevivedRows()
 
     def catch_up(self) -> None:
-        """Carry over concurrent changes until few are left. Needs no lock."""
+        """Carry over concurrent changes until few are left. Needs no lock.
+
+        Raises:
+            StoreError: the keys of rows that came back cannot be read.
+        """
         for _ in range(_ROUNDS):
             if self._carry_over() <= _LAST_ROUND:
-                return
+                break
+        self._revived.read_keys(self._tablet.schema)
 
-    def put(self, replaced: Callable[[Version], Version], latch: ReadOnlyLatch) -> None:
+    def put(self, replaced: Callable[[Version], Version], environment: Environment) -> None:
         """Install the version that ``replaced`` makes of the tablet's, then update the index.
 
         Writers never see a switch-over that failed half way: the store becomes read-only before the lock is released.
         """
-        tablet = self._tablet
-        self.catch_up()
-        with tablet.write_lock, latch.on_failure("rows could not be moved to their new files"):
+        tablet, moving = self._tablet, "rows could not be moved to their new files"
+        with suppress(StoreError):  # of rows that came back since the commit; their keys are read once more below
+            self.catch_up()
+        with tablet.write_lock, environment.latch.on_failure(moving):
             self._carry_over()
             version = replaced(tablet.version)
             if self._revived:
@@ -98,8 +111,9 @@ class SwitchOver:
                 tablet.key_lookup.forward(moved.rowset.slot, moved.locations)
         self._revived = RevivedRows()
         targets = list(self._targets.values())
-        keys = [moved.let_go(targets) for moved in self._moved]
-        tablet.key_lookup.follow(keys, targets, tablet.write_lock)
+        with keys_follow(tablet, environment):
+            keys = [moved.let_go(targets) for moved in self._moved]
+            tablet.key_lookup.follow(keys, targets, tablet.write_lock)
 
     def _carry_over(self) -> int:
         """Carry over the changes since the last round; return how many deltas there were."""
@@ -136,6 +150,18 @@ class SwitchOver:
         for column_id, run in self._revived.fill(memrowset, tablet.schema, tablet.encoder, self._lsn + 1).items():
             append_changes(memrowset, column_id, run, self._lsn + 1)
         return memrowset
+
+
+@contextmanager
+def keys_follow(tablet: Tablet, environment: Environment) -> Iterator[None]:
+    """Let the key index follow rows that have moved, in the body. An error stops nothing: memory has what the manifest
+    says, and the index is built anew from the files."""
+    try:
+        yield
+    except Exception as error:
+        tablet.key_lookup.forget(tablet.write_lock)
+        environment.damage.note(error)
+        _LOG.warning("the key index of tablet %d is built anew: it could not follow: %r", tablet.tablet_id, error)
 
 
 def append_changes(target: RowSet, column_id: int, run: DeltaRun, lsn: int) -> None:

@@ -237,7 +237,7 @@ class KeyLookup:
     ) -> None:
         """Update the index for forwarded rowsets, whose rows are mostly in ``targets`` now.
 
-        The targets become indexed if they fit in the budget.
+        The targets become indexed if they fit in the budget. After an error the caller lets the index ``forget``.
         """
         with self._upkeep:
             # A first look-up may have built the index since the rows moved.
@@ -282,6 +282,12 @@ class KeyLookup:
             self._entries.remove(hashes[~stays], old[~stays], write_lock)
             hashes, old, new = hashes[stays], old[stays], new[stays]
         self._entries.relocate(hashes, old, new, write_lock)
+
+    def forget(self, write_lock: AbstractContextManager[object]) -> None:
+        """Empty the index, after an error while it followed. Look-ups search all rowsets until it is built anew."""
+        with self._upkeep, write_lock:
+            self._forget_all()
+            self._wanted_once = False
 
     def release(self) -> None:
         """Release the memory, when the tablet is closed or dropped."""

@@ -19,7 +19,7 @@ from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from tests.dose import by_night, dose
-from tests.doubles.faulty import FaultRule, FaultyFileSystem
+from tests.doubles.faulty import CONTENT, FaultRule, FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
 from tests.engine.subject import Subject
@@ -186,6 +186,43 @@ def test_the_lock_is_held_for_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     subject.check()
     assert not subject.tablet.version.frozen
+    subject.close()
+
+
+@pytest.mark.parametrize("error", [None, MemoryError(), KeyError("a key")], ids=["a read", "memory", "the index"])
+@pytest.mark.parametrize("on_demand", [True, False], ids=["on demand", "by maintenance"])
+def test_keys_that_cannot_be_read_after_the_commit_stop_nothing(
+    monkeypatch: pytest.MonkeyPatch, on_demand: bool, error: Exception | None
+) -> None:
+    fs = FaultyFileSystem(MemoryFileSystem())
+    subject = Subject(fs)
+    subject.upsert(*range(20))
+    subject.flush()
+    subject.upsert(*range(10, 30), v=1)
+    subject.check()
+    lookup = subject.tablet.key_lookup
+    lookup._budget.on_demand = on_demand
+
+    def fail(*_: Any) -> None:
+        if error:
+            raise error
+        fs.rules.append(FaultRule(calls=CONTENT, path="tablets/*.base"))
+        fs._matched.append(0)
+
+    at(monkeypatch, (KeyLookup, "relocate" if error else "follow"), True, fail)
+    subject.flush()
+    assert len(fs.injected) == (error is None)
+    assert [damage.path for damage in subject.store.damage.found()] == [] if error else ["tablets/2/7.base"]
+    assert lookup.nbytes == 0 and not lookup._indexed and subject.environment.latch.reason is None
+    subject.upsert(5, 40, v=2)
+    subject.delete(25)
+    subject.check()
+    lookup.build(subject.tablet.version, subject.tablet.write_lock)
+    assert lookup.mode(subject.tablet.version) == "index" and lookup.key_count == 30
+    subject.flush()
+    subject.store.maintain("t", "compact")
+    assert lookup.key_count == 31
+    subject.restart()
     subject.close()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nyala.engine.compaction import install as replacement
+from nyala.engine.compaction import merge as merging
 from nyala.engine.compaction import merge_rows
 from nyala.engine.compaction import outputs as writing
 from nyala.engine.compaction import switch_over as swapping
@@ -25,7 +26,7 @@ from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from nyala.schemas.rows.scan import ScanSpec
 from tests.dose import by_night, dose
-from tests.doubles.faulty import FaultyFileSystem
+from tests.doubles.faulty import CONTENT, FaultRule, FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
 from tests.engine.subject import Subject
@@ -342,5 +343,70 @@ def test_a_key_that_comes_back_while_its_row_is_left_out(
     subject.flush()
     assert not subject.tablet.version.frozen
     subject.crash(random)
+    merge(subject, ancient_history_mark=mark)
+    subject.close()
+
+
+def unreadable_once(subject: Subject, fs: FaultyFileSystem) -> None:
+    """Let the next read of a base file fail, whatever of it is in memory."""
+    for rowset in subject.tablet.version.disk:
+        subject.environment.page_cache.discard_file(rowset.rowset_id)
+    fs.rules.append(FaultRule(calls=CONTENT, path="tablets/*.base"))
+    fs._matched.append(0)
+
+
+def with_rows_to_leave_out(fs: FaultyFileSystem) -> tuple[Subject, int]:
+    """Return a store with dead rows that a merge leaves out, and the ancient history mark of that."""
+    subject = Subject(fs)
+    subject.upsert(*range(8))
+    subject.flush()
+    subject.upsert(*range(8, 16))
+    subject.flush()
+    subject.delete(*range(0, 16, 2))
+    subject.history = subject.history[-1:]
+    return subject, subject.history[0][0]
+
+
+@pytest.mark.parametrize("back_at", [(merging, "install_outputs"), (ManifestFile, "commit"), None])
+def test_keys_that_cannot_be_read_after_the_commit_of_a_merge_stop_nothing(
+    monkeypatch: pytest.MonkeyPatch, back_at: tuple[Any, str] | None
+) -> None:
+    """The read that fails is the first after the commit. Rows came back before, in the middle of it, or did not."""
+    fs = FaultyFileSystem(MemoryFileSystem())
+    subject, mark = with_rows_to_leave_out(fs)
+
+    def come_back() -> None:
+        subject.upsert(0, 2, 8, v=1)
+        subject.upsert(2, v=2)
+        subject.delete(8)
+
+    if back_at:
+        at(monkeypatch, back_at, True, come_back)
+    at(monkeypatch, (swapping.SwitchOver, "put"), True, lambda: unreadable_once(subject, fs))
+    merge(subject, ancient_history_mark=mark)
+    assert len(fs.injected) == 1 and subject.environment.latch.reason is None
+    subject.check()
+    subject.upsert(0, 3, 4, 8, v=3)
+    subject.check()
+    subject.flush()
+    merge(subject)
+    subject.restart()
+    subject.close()
+
+
+def test_keys_of_rows_that_came_back_are_read_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = FaultyFileSystem(MemoryFileSystem())
+    subject, mark = with_rows_to_leave_out(fs)
+
+    def come_back() -> None:
+        subject.upsert(0, 2, 8, v=1)
+        unreadable_once(subject, fs)
+
+    before = subject.tablet.version
+    at(monkeypatch, (merging, "install_outputs"), True, come_back)
+    with pytest.raises(StoreError):
+        merge(subject, ancient_history_mark=mark)
+    assert subject.tablet.version is before and subject.environment.latch.reason is None
+    subject.check()
     merge(subject, ancient_history_mark=mark)
     subject.close()
