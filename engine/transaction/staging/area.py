@@ -55,6 +55,12 @@ def abandoned_files(fs: FileSystem, now: int, seconds_to_live: float) -> list[st
     return found
 
 
+def _number_of(path: str) -> int:
+    """Return the number of a staged file; 0 if the file has another name than any that this module gives."""
+    name = path.removeprefix(f"{ROOT}/").removesuffix(_SUFFIX)
+    return int(name) if name.isdecimal() else 0
+
+
 def _is_abandoned(staged_at: int, now: int, seconds_to_live: float) -> bool:
     return staged_at + _ABANDONED * seconds_to_live * 1_000_000 < now
 
@@ -70,6 +76,11 @@ class StagedPart:
     size_bytes: int
     known_shapes: frozenset[Shape] | None = None
     """Of the batches; None if another process wrote them."""
+
+    @property
+    def number(self) -> int:
+        """Of its file: parts that were begun later, in any process, have higher ones."""
+        return _number_of(self.path)
 
     def shapes(self) -> frozenset[Shape]:
         """Return the operations and columns of the batches. Raises as ``batches``, which it may have to read."""
@@ -134,8 +145,7 @@ class StagingArea:
 
     def _find(self, path: str) -> None:
         """Take over a file of an earlier process; remove it unless it is a complete part."""
-        name = path.removeprefix(f"{ROOT}/").removesuffix(_SUFFIX)
-        number = int(name) if name.isdecimal() else 0
+        number = _number_of(path)
         if reign_of(number) == reign_of(self._last_number):  # else this process, if it is slow, lists the next holder's
             self._last_number = max(self._last_number, number)
         if reign_of(number) > reign_of(self._last_number):
@@ -283,10 +293,11 @@ class StagingArea:
                 self._remove(path)
 
     def _put(self, part: StagedPart, staged_at: int) -> StagedPart | None:
-        """Add a part and renew its transaction; return the older one of the same name."""
+        """Add a part and renew its transaction; return the older one of the same name. The numbers tell which one that
+        is: the clock may have been set back, and the next process may have another."""
         found = self._transactions.setdefault(part.info.transaction, _Transaction())
         old = found.parts.get(part.info.part)
-        if old and old.info.staged_at > part.info.staged_at:
+        if old and old.number > part.number:
             return part
         found.parts[part.info.part] = part
         found.expires = max(found.expires, self._expiry(staged_at))

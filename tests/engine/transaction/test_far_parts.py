@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from nyala.engine.bucket.files import BucketFileSystem
 from nyala.engine.bucket.memory import MemoryBucket
@@ -51,6 +52,16 @@ def test_a_holder_that_opens_late_takes_no_numbers_of_the_next_one() -> None:
     assert len({first, late, second}) == 3
     again = _staged(_area(fs, 3), "d")
     assert again == second + 1
+
+
+def test_a_part_of_a_later_reign_replaces_that_of_an_earlier_one_however_their_names_sort() -> None:
+    fs = MemoryFileSystem()
+    first = _staged(_area(fs, 9), "a")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fs, "unlink", lambda path: None)  # the process dies before it removes the first
+        second = _staged(_area(fs, 10), "a")
+    assert sorted(fs.list("staging")) == [f"{second}.stage", f"{first}.stage"]
+    assert [part.number for part in _area(fs, 11).parts("a")] == [second]
 
 
 def _area(fs: MemoryFileSystem, reign: int) -> StagingArea:

@@ -131,6 +131,23 @@ def test_what_was_staged_survives_a_restart(subject: Subject, crash: bool) -> No
     assert subject.commit("T2", "a").applied == 1
 
 
+@pytest.mark.parametrize("opened", ["once", "between the two", "after both"])
+def test_a_part_staged_again_replaces_the_first_whatever_the_clock(subject: Subject, opened: str) -> None:
+    subject.stage("T", "a", [1, 2], v="first")
+    subject.wait(-3_600)
+    if opened == "between the two":
+        subject.restart()
+    with pytest.MonkeyPatch.context() as patch:
+        if opened == "after both":  # a crash comes before the first file is removed
+            patch.setattr(subject.fs, "unlink", lambda path: None)
+        subject.stage("T", "a", [1, 3], v="second")
+    if opened == "after both":
+        assert len(subject.staged()) == 2
+        subject.restart(crash=True)
+    assert len(subject.staged()) == 1
+    assert subject.commit("T", "a").applied == 2 and subject.rows() == dict.fromkeys((1, 3), "second")
+
+
 def test_what_was_staged_long_ago_is_discarded_by_an_opening_though_each_begins_its_time_anew(subject: Subject) -> None:
     subject.stage("old", "a", [7])
     subject.stage("T", "a", [1])
