@@ -19,6 +19,7 @@ from ...schemas.protocol.service import ScanStream, StoreService
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.scan_plan import ScanPlan
 from ...schemas.store.description import TableDescription
+from .answers import answer_schema, plain, plain_schema
 from .change.changes import Changes
 from .change.conflicts import TURNS, Turns
 from .change.dialect import NyalaSql
@@ -199,7 +200,7 @@ class _Running:
         self._query = query
         self._text = query.text
         self._schema: pa.Schema | None = None
-        """Names and types of the answer; None: those that DataFusion gives its text."""
+        """Names and types of the answer; None: it is not planned yet."""
         self._deadline = deadline
         self._values = values
         """Of its parameters, by name. A statement that is only described has none."""
@@ -213,7 +214,7 @@ class _Running:
         """Read the tables, and return the rows that DataFusion makes of them."""
         if not self._tables and self._query.kind is Kind.QUERY:
             self._session()
-            return self._streamed(self._failing(self._frame_checked), {})
+            return self._streamed(self._failing(self._frame_checked)[0], {})
         if (later := self._after_lists()) is not None:
             return later.result()
         engine, plan = self._engine, self._plan()
@@ -253,8 +254,9 @@ class _Running:
         return _Running(self._engine, after, {}, self._snapshot, self._deadline, {**self._more, **rows})
 
     def _streamed(self, frame: DataFrame, leaves: Mapping[str, Leaf]) -> Result:
-        schema = plain_schema(self._schema or self._failing(frame.schema))
-        return Result(schema, self._in_time(_plain(self._batches(frame, leaves), schema)), self._snapshot)
+        assert self._schema is not None, "a query that runs is planned"
+        schema = plain_schema(self._schema)
+        return Result(schema, self._in_time(plain(self._batches(frame, leaves), schema)), self._snapshot)
 
     def _alone(self) -> str:
         """Return the plan of a query that the store answers alone; empty if it does not."""
@@ -271,7 +273,11 @@ class _Running:
             session = self._session()
             for name, table in self._tables.items():
                 session.register_dataset(quoted(name), unread(table))
-            return self._frame_in().schema()
+            try:
+                self._frame_checked()
+            except Exception:  # a parameter without a type, or a mistake, which the query has as well
+                return self._frame_in().schema()
+            return self._schema
 
         return plain_schema(self._failing(planned))
 
@@ -299,21 +305,28 @@ class _Running:
                 register_rows(session, use.name, rows)
         return session
 
-    def _frame_checked(self) -> DataFrame:
+    def _frame_checked(self) -> tuple[DataFrame, Any]:
         """Plan the query, so that it keeps to NULL in lists and to numbers beside decimals, and its computations of
-        integers do not wrap around."""
+        integers do not wrap around. Return it with its optimized plan."""
         tables = {**{name: table.schema for name, table in self._tables.items()}, **self._memory()}
         if self._query.has_lists:
             self._text = exact_lists(self._text, tables)
         self._text = exact_spans(self._text, tables)
-        frame = self._frame_in()
-        text = exact_numbers(self._text, tables)
+        named = frame = self._frame_in()
+        typed = frame = self._frame_of(exact_numbers(self._text, tables), frame)
         if self._query.computes:
             integers = frozenset(name for name, value in self._values.items() if pa.types.is_integer(value.type))
-            text = checked(text, tuple((name, columns_of(schema)) for name, schema in tables.items()), integers)
+            columns = tuple((name, columns_of(schema)) for name, schema in tables.items())
+            frame = self._frame_of(checked(self._text, columns, integers), frame)
+        plan = frame.optimized_logical_plan()
+        self._schema = answer_schema(self._session_now, named, typed, frame, plan)
+        return frame, plan
+
+    def _frame_of(self, text: str, frame: DataFrame) -> DataFrame:
+        """Return the plan of an edited text; ``frame`` is that of the text before."""
         if text == self._text:
             return frame
-        self._text, self._schema = text, frame.schema()
+        self._text = text
         return self._frame_in()
 
     def _memory(self) -> dict[str, pa.Schema]:
@@ -443,24 +456,6 @@ def register_information(session: SessionContext, name: str, batch: pa.RecordBat
     catalog.schema("information_schema").register_table(name, Table(session.from_arrow(batch)))
 
 
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of a query's answer without views, which older readers of Arrow do not know. All columns may be
-    NULL: a query that is only described has no better answer, and drivers compare."""
-    return pa.schema([field.with_type(_plain_type(field.type)).with_nullable(True) for field in schema])
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if kind == pa.string_view():
-        return pa.string()
-    if kind == pa.binary_view():
-        return pa.binary()
-    if pa.types.is_list(kind):
-        return pa.list_(_plain_type(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
-    return kind
-
-
 def _fitting(result: Result, bytes_max: int) -> list[pa.RecordBatch] | None:
     """Return the rows of a result; None if they have more bytes."""
     rows: list[pa.RecordBatch] = []
@@ -471,20 +466,3 @@ def _fitting(result: Result, bytes_max: int) -> list[pa.RecordBatch] | None:
         if left < 0:
             return None
     return rows
-
-
-def _plain(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        columns = [_cast(column, field) for column, field in zip(batch.columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch
-
-
-def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
-    try:
-        return column if column.type == field.type else column.cast(field.type)
-    except pa.ArrowInvalid:
-        raise InvalidArgumentError(
-            f"a value of column {field.name!r} is out of the range of {field.type}: cast an operand to bigint"
-        ) from None

@@ -21,7 +21,7 @@ class QueryPlan:
         self.text = text
         """What DataFusion runs."""
         self.schema = schema
-        """Names and types of the answer, if they are other ones than those of ``text``."""
+        """Names and types of the answer."""
         self.is_checked = False
         """Whether the query, planned over its rows, read no column besides."""
 

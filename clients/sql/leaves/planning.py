@@ -138,15 +138,15 @@ def unread(table: LeafTable) -> ds.Dataset:
 
 
 def needs(
-    session: SessionContext, tables: Mapping[str, LeafTable], planned: Callable[[], DataFrame]
+    session: SessionContext, tables: Mapping[str, LeafTable], planned: Callable[[], tuple[DataFrame, Any]]
 ) -> dict[str, Need]:
     """Plan an SQL query in a session of DataFusion, and return what it needs of each table that it reads; ``planned``
-    is the query."""
+    returns the query and its optimized plan."""
     by_name = {name: Need() for name in tables}
     for name, table in tables.items():
         session.register_dataset(quoted(name), _Recorder(table.schema, by_name[name]))
-    frame = planned()
-    by_place = places_of(frame.optimized_logical_plan())
+    frame, plan = planned()
+    by_place = places_of(plan)
     if not _may_plan(by_place):
         return {name: _whole_need(table, by_place.get(name, [])) for name, table in tables.items()}
     frame.execution_plan()
