@@ -58,6 +58,7 @@ class Transaction:
 
         Raises:
             InvalidArgumentError: the data does not fit the table.
+            ConflictError: another table has had the name since the first write to it.
             StoreError: the rows could not be staged.
         """
         name = table.name if isinstance(table, Table) else table
@@ -66,7 +67,7 @@ class Transaction:
         about = self._descriptions.get(name) or self._store.describe_table(name)
         self._descriptions[name] = about
         self._part_count += 1
-        part = Stage(transaction=self.id, part=str(self._part_count))
+        part = Stage(transaction=self.id, part=str(self._part_count), table_id=about.bound_id)
         command = WriteCommand(table=name, op=Operation(op), stage=part)
         staged = self._store.stage(command, map(StagedBatch, WriteData(data, about.columns)))
         self._staged |= dict.fromkeys(staged.parts, staged)
@@ -123,12 +124,15 @@ class Transaction:
 
         Raises:
             RowErrors: some rows were rejected, so nothing was applied; ``result.errors`` gives table and row.
-            ConflictError: concurrent writers or alterations kept conflicting.
+            ConflictError: concurrent writers or alterations kept conflicting, or a table to truncate has its name no
+                more.
             SnapshotTooOldError: history does not reach back to ``if_timestamp``.
             StoreError: nothing was applied. After ``UnavailableError`` over Flight the outcome is unknown: commit
                 again.
         """
-        update = {"parts": list(self._staged), "truncate": self._truncated}
+        known = {name: about.bound_id for name, about in self._descriptions.items() if name in self._truncated}
+        ids = {name: table_id for name, table_id in known.items() if table_id is not None}
+        update = {"parts": list(self._staged), "truncate": self._truncated, "table_ids": ids or None}
         result = self._store.commit_transaction(self._commit.model_copy(update=update))
         if result.error_count:
             raise RowErrors(result.model_copy(update={"errors": list(map(self._as_written, result.errors))}))

@@ -25,7 +25,7 @@ class StagedCommit:
         self._service = service
         self._id = uuid.uuid4().hex
         self._parts: dict[str, list[str]] = {}
-        self._truncated: dict[str, int] = {}
+        self._truncated: dict[str, int | None] = {}
         self._count = 0
         self._lock = threading.Lock()
         self.rows = 0
@@ -42,7 +42,7 @@ class StagedCommit:
             return None
         with self._lock:
             self._count += 1
-            part = Stage(transaction=self._id, part=str(self._count), table_id=about.table_id)
+            part = Stage(transaction=self._id, part=str(self._count), table_id=about.bound_id)
         command = WriteCommand(table=about.name, op=op, stage=part)
         staged = self._service.stage(command, map(StagedBatch, WriteData(data, about.columns)))
         with self._lock:
@@ -53,7 +53,7 @@ class StagedCommit:
     def truncate(self, about: TableDescription) -> None:
         """Delete all rows of a table, those staged so far included."""
         self._parts.pop(about.name, None)
-        self._truncated[about.name] = about.table_id
+        self._truncated[about.name] = about.bound_id
 
     @property
     def is_empty(self) -> bool:
@@ -71,8 +71,10 @@ class StagedCommit:
             RowErrors: a row was refused, and so nothing was applied.
         """
         parts = [part for each in self._parts.values() for part in each]
-        ids = self._truncated or None
-        body = TransactionCommit(transaction=self._id, parts=parts, truncate=list(self._truncated), table_ids=ids)
+        ids = {name: table_id for name, table_id in self._truncated.items() if table_id is not None}
+        body = TransactionCommit(
+            transaction=self._id, parts=parts, truncate=list(self._truncated), table_ids=ids or None
+        )
         result = self._service.commit_transaction(body)
         if result.error_count:
             self.abort()

@@ -54,7 +54,7 @@ class Stager:
         """
         self.options = options
         self.table_id = table.table_id
-        self._bound_id = table.table_id if is_once and len(table.stores) <= 1 else None  # each server has its own ids
+        self._bound_id = table.bound_id if is_once else None
         self._alignment = Alignment.of(schema, table, options)
 
     def stage(self, transaction: str, batches: Iterable[pa.RecordBatch]) -> StagedParts:

@@ -41,6 +41,13 @@ class TableDescription(Message, frozen=True):
     """The greatest value that the option ``cell_bytes_max`` has had, if it is lower now: cells may be as long. Written
     only if there is one."""
 
+    @property
+    def bound_id(self) -> int | None:
+        """What requests name so that they mean this table only, whichever has its name by then. None: they can mean it
+        by its name only. Each of several servers has an id of its own, and a server of version 0.1, which tells of no
+        store, refuses requests with ids."""
+        return self.table_id if len(self.stores) == 1 else None
+
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: each for name, each in written(self).items() if name != "cell_bytes_before" or each}

@@ -306,3 +306,49 @@ def test_memory_that_a_transaction_would_not_fit_in(make_store: Callable[..., Da
     table.insert(rows(*((k, "v" * 20, k) for k in range(2000))))
     with pytest.raises(UnavailableError, match="flush"), db.transaction("T") as t:
         t.update(table, rows(*((k, "w" * 20, k) for k in range(2000))))
+
+
+def swapped(db: Database) -> None:
+    db.table("t").alter().rename("t_old").apply()
+    db.table("t_new").alter().rename("t").apply()
+
+
+def test_a_swapped_table_refuses_the_transaction(db: Database) -> None:
+    old, new = made(db, "t"), made(db, "t_new")
+    old.insert(rows((1, "old", 1)))
+    new.insert(rows((1, "new", 1), (2, "new", 2)))
+    replacing = db.transaction()
+    replacing.truncate("t")
+    replacing.insert("t", rows((7, "tx", 7)))
+    two_parts = db.transaction()
+    two_parts.insert("t", rows((8, "tx", 8)))
+    swapped(db)
+    with pytest.raises(ConflictError, match="another table has its name now"):
+        replacing.commit()
+    with pytest.raises(ConflictError, match="another table has its name now"):
+        two_parts.insert("t", rows((9, "tx", 9)))
+    for each in (replacing, two_parts):
+        each.abort()
+    assert read(db.table("t_old")) == [(1, "old", 1)] and read(db.table("t")) == [(1, "new", 1), (2, "new", 2)]
+
+
+def test_a_table_of_several_servers_is_meant_by_its_name(embedded: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each server has a number of its own for it. A server of version 0.1 tells of no store, and takes no number."""
+    table, store = made(embedded), embedded._store
+    about, asked = store.describe_table("t"), list[Any]()
+    monkeypatch.setattr(
+        store, "stage", lambda command, batches, act=store.stage: (asked.append(command), act(command, batches))[1]
+    )
+    commit = store.commit_transaction
+    monkeypatch.setattr(store, "commit_transaction", lambda given: (asked.append(given), commit(given))[1])
+    for stores in (about.stores * 2, []):
+        monkeypatch.setattr(
+            store, "describe_table", lambda _, stores=stores: about.model_copy(update={"stores": stores})
+        )
+        with embedded.transaction() as t:
+            t.truncate(table)
+            t.insert(table, rows((1, "a", 1)))
+    commands, commits = asked[::2], asked[1::2]
+    assert [command.stage.table_id for command in commands] == [None, None]
+    assert [commit.table_ids for commit in commits] == [None, None]
+    assert read(table) == [(1, "a", 1)]

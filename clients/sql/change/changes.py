@@ -72,8 +72,9 @@ class Changes:
         taken = {"this", "expressions", "option", *(["identity"] if tree.args.get("identity") == "CONTINUE" else [])}
         refuse_others(tree, taken, "TRUNCATE")
         names = list(dict.fromkeys(table_name(each) for each in tree.expressions))
-        ids = {name: self._store.describe_table(name).table_id for name in names}
-        commit = TransactionCommit(transaction=Staging(self._store).id, truncate=names, table_ids=ids)
+        known = {name: self._store.describe_table(name).bound_id for name in names}
+        ids = {name: table_id for name, table_id in known.items() if table_id is not None}
+        commit = TransactionCommit(transaction=Staging(self._store).id, truncate=names, table_ids=ids or None)
         result: WriteResult = self._store.commit_transaction(commit)
         return Changed("TRUNCATE TABLE", 0, result.timestamp)
 

@@ -85,7 +85,7 @@ class Staging:
             if not part.rows.num_rows:
                 continue
             self._count += 1
-            stage = Stage(transaction=self.id, part=str(self._count), table_id=target.about.table_id)
+            stage = Stage(transaction=self.id, part=str(self._count), table_id=target.about.bound_id)
             command = WriteCommand(table=target.name, op=part.op, stage=stage, rules=part.rules)
             names += self.store.stage(command, map(StagedBatch, batches_of(part.rows))).parts
         return names
