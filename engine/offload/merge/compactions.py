@@ -129,18 +129,19 @@ class Compactions:
                         if asked.replace and tablet.handed_out:
                             self._leases.end(tablet.handed_out)
                         self._hand_out(found, tablet, ancient_history_mark)
-            except StoreError:
+                if table.version is found.version:
+                    if found.tasks:
+                        self._leases.add(found.compaction_id, found, asked.ttl_seconds)
+                    break
+            except BaseException as error:
                 self._drop(found.compaction_id, found)
-                if table.version is not found.version and table.dropped_until is None:
+                is_altered = table.version is not found.version and table.dropped_until is None
+                if isinstance(error, StoreError) and is_altered:
                     continue  # a tablet is gone; the new table version shows where its rows are
                 raise
-            if table.version is found.version:
-                break
             self._drop(found.compaction_id, found)
         else:
             raise UnavailableError(f"table {table.name!r} keeps being altered: try again later", 1.0)
-        if found.tasks:
-            self._leases.add(found.compaction_id, found, asked.ttl_seconds)
         return CompactionPlan(
             compaction_id=found.compaction_id,
             table=table.name,
@@ -195,9 +196,9 @@ class Compactions:
         return self._leases.removals()
 
     def _drop(self, _: str, found: _Compaction) -> None:
-        self._end(found, found.tasks)
         for tablet in found.version.tablets:  # including one whose first task could not be made
             _take_back(found, tablet)
+        self._end(found, found.tasks)
         remove_quietly(self._environment.fs, found.directory)
 
     def _hand_out(self, found: _Compaction, tablet: Tablet, ancient_history_mark: int) -> None:
