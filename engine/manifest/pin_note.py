@@ -78,8 +78,11 @@ def keep(fs: FileSystem, note: PinNote) -> None:
 
 
 def keep_no_longer(fs: FileSystem, directory: str) -> None:
-    """Let a pin end by removing its file ``pin``, durably; its other files may be removed then. Raises OSError."""
-    fs.unlink(join(directory, _NAME))
+    """Let a pin end by removing its file ``pin``, durably; its other files may be removed then. May be repeated. Raises
+    OSError."""
+    path = join(directory, _NAME)
+    if fs.exists(path):  # else only the sync failed before
+        fs.unlink(path)
     fs.sync_directory(directory)
 
 

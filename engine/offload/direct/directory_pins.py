@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -101,8 +102,10 @@ class DirectoryPins(Pins):
             note = PinNote(name=asked.name, pinned=pinned, options=table.options, sizes=linked)
             try:
                 pin_note.keep(self._environment.fs, note)
-            except OSError:
-                remove_quietly(self._environment.fs, pinned.directory)
+            except BaseException:
+                with suppress(OSError):  # the note may be on the disk: then its files are, too, until the next start
+                    pin_note.keep_no_longer(self._environment.fs, pinned.directory)
+                    remove_quietly(self._environment.fs, pinned.directory)
                 raise
             self._kept[pinned.pin_id] = note
         return _told(note)
@@ -158,9 +161,10 @@ class DirectoryPins(Pins):
             linked: dict[str, int] = {}
             try:
                 entries = self._linked(version, directory, snapshot, table.name, linked)
-            except StoreError:
+            except BaseException as error:
                 remove_quietly(self._environment.fs, directory)
-                if table.version is not version and table.dropped_until is None:
+                is_altered = table.version is not version and table.dropped_until is None
+                if isinstance(error, StoreError) and is_altered:
                     continue  # a tablet is gone; the new table version shows where its rows are
                 raise
             if table.version is version:

@@ -32,9 +32,11 @@ from nyala.schemas.store.direct import PinnedTable, PinSnapshot
 from nyala.schemas.store.pins import CreatePin, OpenPin
 from tests.dose import dose
 from tests.doubles.clock import ManualClock
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.offload.failing_calls import FAULTS, FailingCalls, check_sound
+from tests.engine.phases import at
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 BEFORE = {each: 2 if each % 3 == 0 else 1 for each in range(100)}
@@ -109,9 +111,9 @@ class InBucket(Subject):
 
 
 class InDirectory(Subject):
-    def __init__(self) -> None:
+    def __init__(self, fs: FileSystem | None = None) -> None:
         super().__init__()
-        self.fs = MemoryFileSystem()
+        self.fs: Any = fs or MemoryFileSystem()
 
     def open(self, **options: int) -> Store:
         return Store.open(self.fs, StoreOptions(maintenance="off").model_copy(update=options), self.clock)
@@ -425,3 +427,49 @@ def test_any_one_call_may_fail(fault: Fault) -> None:
 
 def test_any_call_may_be_the_last() -> None:
     CALLS.one_is_the_last()
+
+
+def fail_sync(fs: FaultyFileSystem, sticky: bool = False) -> None:
+    """Let the next sync of a pin's directory fail, and with ``sticky`` all later ones."""
+    fs.rules.append(FaultRule(calls=frozenset({"sync_directory"}), path="pins/*", sticky=sticky))
+    fs._matched.append(0)
+
+
+def test_a_drop_that_failed_can_be_repeated() -> None:
+    disk = MemoryFileSystem()
+    fs = FaultyFileSystem(disk)
+    subject = InDirectory(fs)
+    with subject.open() as store:
+        made(store)
+        pin = store.create_pin(CreatePin(name="monday", table="t"))
+        fail_sync(fs)
+        with pytest.raises(UnavailableError, match="could not be dropped"):
+            store.drop_pin(pin.pin_id)
+        assert [each.name for each in store.pins()] == ["monday"]
+        store.drop_pin(pin.pin_id)
+        assert not store.pins() and not disk.list("pins")
+        again = store.create_pin(CreatePin(name="monday", table="t"))
+        assert subject.rows(store, again.pin_id) == BEFORE
+
+
+@pytest.mark.parametrize("is_lasting", [False, True], ids=["once", "for good"])
+def test_a_pin_that_was_not_made_is_whole_or_gone_after_a_power_failure(
+    monkeypatch: pytest.MonkeyPatch, is_lasting: bool
+) -> None:
+    """The sync that makes the note last fails, and then the power: the note may be on the disk nevertheless."""
+    disk = MemoryFileSystem()
+    fs = FaultyFileSystem(disk)
+    with made(InDirectory(fs).open()) as store:
+        store.create_pin(CreatePin(name="first", table="t"))
+        at(monkeypatch, (pin_note, "write"), False, lambda: fail_sync(fs, is_lasting))
+        with pytest.raises(UnavailableError, match="could not be made"):
+            store.create_pin(CreatePin(name="monday", table="t"))
+        assert [pin.name for pin in store.pins()] == ["first"]
+        images = [disk.crash_image(Random(seed)) for seed in range(100)]
+    doubtful = [image for image in images if len(pin_note.kept(image)) > 1]
+    assert is_lasting or not doubtful, "its end became durable before its files went"
+    for image in [images[0], *doubtful[:4]]:
+        after = InDirectory(image)
+        with after.open() as store:
+            assert all(after.rows(store, pin.pin_id) == BEFORE for pin in store.pins())
+            assert not store.health().damaged

@@ -11,6 +11,7 @@ import pytest
 
 import nyala
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.manifest import pin_note
 from nyala.engine.offload.direct.reader import PinnedReader
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -26,12 +27,14 @@ from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.store.direct import PinnedTable, PinSnapshot
+from nyala.schemas.store.pins import CreatePin
 from nyala.schemas.table.alter import AddColumn, Alteration
 from nyala.schemas.table.table import TableDefinition
 from tests.dose import by_night
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import NAMES, FaultRule, FaultyFileSystem
 from tests.engine.offload.bulk.importing import bring
+from tests.engine.phases import at
 from tests.engine.subject import SCHEMA, Row, Subject, batch
 
 PIN = PinSnapshot(table="t")
@@ -189,3 +192,27 @@ def test_a_pin_that_fails_leaves_nothing(error: int) -> None:
         else:
             assert nth > 1
         subject.close()
+
+
+def test_an_interrupted_pin_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject()
+    subject.upsert(1, 2, 3)
+    subject.flush()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    for work in (
+        lambda: subject.store.pin_snapshot(PIN),
+        lambda: subject.store.create_pin(CreatePin(name="p", table="t")),
+    ):
+        at(monkeypatch, (MemoryFileSystem, "link"), False, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            work()
+        assert not subject.fs.list("pins")
+    at(monkeypatch, (pin_note, "keep"), False, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        subject.store.create_pin(CreatePin(name="p", table="t"))
+    assert not subject.fs.list("pins")
+    subject.store.create_pin(CreatePin(name="p", table="t"))
+    subject.close()
