@@ -49,7 +49,7 @@ def put_in_place(
     table: Table, state: TableState, environment: Environment, replaced: Replaced | None = None
 ) -> list[Tablet]:
     """Install an alteration of ``table``: bring it durably to ``state``, and return the tablets that it loses. One
-    caller at a time.
+    caller at a time, in ``without_maintenance``.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.
@@ -59,7 +59,6 @@ def put_in_place(
     environment.latch.check()
     kept, gone = _divided(version, state)
     with (
-        _without_maintenance(version, state),
         _new_tablets(state, kept, environment) as added,
         write_locks((*version.tablets, *(replaced.table.tablets if replaced else ()))),
         _new_memrowsets(kept, state.schema) as successors,
@@ -81,9 +80,12 @@ def put_in_place(
 
 
 @contextmanager
-def _without_maintenance(version: TableVersion, state: TableState) -> Iterator[None]:
-    """Wait for the maintenance of all tablets if rows will expire at other times: a merge that has begun drops rows
-    that may then live again, and change."""
+def without_maintenance(version: TableVersion, state: TableState) -> Iterator[None]:
+    """Wait for the maintenance of all tablets if rows will expire at other times, and let none begin in the body, which
+    alters the table: a merge that has begun drops rows that may then live again, and change.
+
+    Under the table's alteration lock, before the catalog's: other tables are created and dropped while it waits.
+    """
     with ExitStack() as held:
         if state.schema.ttl != version.schema.ttl:
             for tablet in sorted(version.tablets, key=lambda tablet: tablet.tablet_id):

@@ -26,7 +26,7 @@ from ..table.table_version import TableVersion, write_locks
 from ..tablet.directories import make_directories, retire
 from ..tablet.open import fetch_ends, open_sound
 from ..tablet.tablet import Tablet
-from .alteration import Replaced, put_in_place
+from .alteration import Replaced, put_in_place, without_maintenance
 from .splitting import split_in_place
 
 KEEP_SECONDS_MAX = 100 * 365 * 86_400
@@ -141,10 +141,13 @@ class Catalog:
         while True:
             table = self.table(alteration.table)
             with table.alteration_lock:
-                with self._lock:
+                if self._tables.get(alteration.table) is not table:
+                    continue  # it was renamed or dropped during another alteration
+                state = self._altered(table, alteration)
+                with without_maintenance(table.version, state), self._lock:
                     if self._tables.get(alteration.table) is not table:
-                        continue  # it was renamed or dropped during another alteration
-                    state = self._altered(table, alteration)
+                        continue  # it was dropped just now
+                    self._check_room(0, state.partitions.tablet_count - len(table.tablets))
                     replaced = self._replaced(table, state, now)
                     gone = [] if state.split else self._put_in_place(table, state, replaced)
                 if state.split:  # takes long for a large tablet; other tables can be created and dropped meanwhile
@@ -156,6 +159,7 @@ class Catalog:
             return table
 
     def _altered(self, table: Table, alteration: Alteration) -> TableState:
+        """Return what a table becomes. Under its alteration lock."""
         version, wanted = table.version, alteration.if_version
         if wanted is not None and wanted != version.schema.version:
             raise ConflictError(
@@ -165,7 +169,6 @@ class Catalog:
         before = TableState(table.name, version.schema, version.options, version.partitions)
         state = altered(before, alteration.steps, self._limits)
         check_formulas(state.schema)
-        self._check_room(0, state.partitions.tablet_count - len(version.tablets))
         return state
 
     def _replaced(self, table: Table, state: TableState, now: int) -> Replaced | None:

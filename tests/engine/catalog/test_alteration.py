@@ -19,7 +19,7 @@ from nyala.engine.manifest.manifest import Manifest, ManifestFile
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from nyala.schemas.errors import NotFoundError, StorageFullError, StoreError, UnavailableError
 from tests.doubles.clock import ManualClock
 from tests.engine.phases import at
 from tests.engine.subject import Subject
@@ -302,3 +302,44 @@ def test_a_store_whose_column_was_widened_out_of_its_encoding_is_opened_and_flus
         table.maintain("flush")
         assert table.scan().to_arrow().to_pylist() == rows
     assert verify_store(fs).is_sound
+
+
+def test_other_tables_are_made_while_a_ttl_waits() -> None:
+    """It waits for the table's compactions. The table itself can be dropped meanwhile."""
+    schema = pa.schema([pa.field("k", pa.int64(), False), ("at", pa.timestamp("us", "UTC"))])
+    with Store.open(MemoryFileSystem(), OPTIONS) as store:
+        database = Database(store)
+        tables = {name: database.create_table(name, schema, ["k"]) for name in ("kept", "dropped")}
+        found: dict[str, BaseException | None] = {}
+
+        def alter(name: str) -> None:
+            try:
+                tables[name].alter().set_option("ttl", "at + 60s").apply()
+                found[name] = None
+            except StoreError as error:
+                found[name] = error
+
+        work = [threading.Thread(target=alter, args=(name,)) for name in tables]
+        tablets = [tablet for name in tables for tablet in store._catalog.table(name).tablets]
+        for tablet in tablets:
+            tablet.maintenance_lock.acquire()
+        for thread in work:
+            thread.start()
+            thread.join(0.3)
+        making = threading.Thread(target=database.create_table, args=("other", schema, ["k"]))
+        dropping = threading.Thread(target=database.drop_table, args=("dropped",))
+        try:
+            making.start()
+            making.join(10)
+            assert not making.is_alive() and not found
+            dropping.start()
+            while "dropped" in store.tables():
+                dropping.join(0.01)
+        finally:
+            for tablet in tablets:
+                tablet.maintenance_lock.release()
+        for thread in (*work, making, dropping):
+            thread.join(60)
+        assert found["kept"] is None and isinstance(found["dropped"], NotFoundError)
+        assert store.tables() == ["kept", "other"]
+        assert store._catalog.table("kept").version.schema.ttl is not None
