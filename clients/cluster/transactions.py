@@ -12,8 +12,9 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from ...schemas.errors import StoreError
-from ...schemas.rows.statement import Statement
+from ...schemas.errors import NotFoundError, StoreError, UnavailableError
+from ...schemas.rows.operation import Operation
+from ...schemas.rows.statement import Statement, StatementKind
 from ...schemas.rows.transaction import ServerRows, StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult, combine
 from ..flight.staging_put import named
@@ -22,6 +23,12 @@ from .tablet_locations import TabletLocationsCache
 
 _WAITING_BATCHES = 2
 _LOOK_SECONDS = 0.2
+_OPERATIONS = {
+    StatementKind.UPDATE: Operation.UPDATE,
+    StatementKind.DELETE: Operation.DELETE,
+    StatementKind.RESTORE: Operation.UPSERT,
+}
+"""Who may send such a statement may also stage such an operation."""
 _COUNTS = ("rows", "applied", "ignored", "stale", "error_count", "truncated", "cells_truncated", "replaced")
 
 
@@ -114,15 +121,15 @@ def _hold(servers: Servers, command: WriteCommand) -> None:
 def execute(servers: Servers, asked: Statement) -> WriteResult:
     """Execute a statement on one server after the other, each on its own tablets, which cannot move meanwhile.
 
-    If only some servers have executed a numbered statement, its tablets stay in place until it is sent again or the
-    transaction expires: the rows of a tablet that moved would be changed twice, or not at all.
+    If only some servers have executed a numbered statement, or may have, its tablets stay in place until it is sent
+    again or the transaction expires: the rows of a tablet that moved would be changed twice, or not at all.
 
     Raises:
         StoreError: a server failed; a note lists those that had executed it before.
     """
-    name, is_half_done = _hold_name(asked), False
-    held = WriteCommand(table=asked.table, stage=Stage(transaction=name, part="held"))
-    _hold(servers, held)
+    said = None if asked.writer is None else f"{asked.table}\0{asked.writer}\0{asked.seq}"
+    name, is_half_done = _hold_name("statement", said), said is not None
+    _hold(servers, _held(asked.table, _OPERATIONS[asked.kind], name))
     found: list[WriteResult] = []
     try:
         for server in servers.names:
@@ -130,30 +137,44 @@ def execute(servers: Servers, asked: Statement) -> WriteResult:
                 found.append(servers.store(server).execute(asked.model_copy(update={"here": True})))
             except StoreError as error:
                 if found:
-                    is_half_done = asked.writer is not None
                     error.add_note(f"the statement was already executed on {', '.join(servers.names[: len(found)])}")
+                elif not (isinstance(error, UnavailableError) and error.answer_is_lost):
+                    is_half_done = False
                 raise
             if found[-1].error_count:
                 break
+        is_half_done = False
     finally:
         if not is_half_done:
-            with suppress(StoreError):  # it is discarded after its time to live
-                servers.each(lambda store: store.abort_transaction(name))
+            _let_go(servers, name)
     return combine(found)
 
 
-def _hold_name(asked: Statement) -> str:
-    """Return the transaction that keeps tablets in place: the same for each attempt of a numbered statement."""
-    if asked.writer is None:
-        return uuid.uuid4().hex
-    said = f"{asked.table}\0{asked.writer}\0{asked.seq}"
-    return f"statement-{blake2b(said.encode(), digest_size=16).hexdigest()}"
-
-
 def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
-    """Commit a transaction on one server after the other; repeated, each server repeats its answer."""
-    answers = {name: servers.store(name).commit_transaction(asked) for name in servers.names}
+    """Commit a transaction on one server after the other; repeated, each server repeats its answer.
+
+    With the version of an application, the tablets of its tables stay in place until all servers have committed it, or
+    none has, or the transaction expires: the next attempt sends the rows anew, to where the tablets are then. A server
+    skips all that it gets if it has committed, whether it had these tablets or not.
+
+    Raises:
+        StoreError: a server failed; a note lists those that had committed before.
+    """
+    name = None
+    if asked.app_id is not None and len(servers.names) > 1:
+        name = _hold_name("version", f"{asked.app_id}\0{asked.app_version}")
+        _hold_tables(servers, asked, name)
+    answers: dict[str, TransactionResult] = {}
+    for server in servers.names:
+        try:
+            answers[server] = servers.store(server).commit_transaction(asked)
+        except StoreError as error:
+            if done := [each for each, answer in answers.items() if not answer.error_count]:
+                error.add_note(f"the transaction was already committed on {', '.join(done)}")
+            raise
     found = list(answers.values())
+    if name is not None and len({not each.error_count for each in found}) == 1:
+        _let_go(servers, name)
     errors = [error.model_copy(update={"server": name}) for name, each in answers.items() for error in each.errors]
     return found[0].model_copy(
         update={
@@ -163,3 +184,28 @@ def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
             **{part: sum(getattr(each, part) for each in found) for part in _COUNTS},
         }
     )
+
+
+def _hold_name(kind: str, said: str | None) -> str:
+    """Return the transaction that keeps tablets in place: the same for each attempt that says the same."""
+    return uuid.uuid4().hex if said is None else f"{kind}-{blake2b(said.encode(), digest_size=16).hexdigest()}"
+
+
+def _held(table: str, op: Operation, name: str) -> WriteCommand:
+    return WriteCommand(table=table, op=op, stage=Stage(transaction=name, part="held"))
+
+
+def _hold_tables(servers: Servers, asked: TransactionCommit, name: str) -> None:
+    """Keep all tablets that a transaction changes in place. Servers that have committed it know its tables no more, but
+    an attempt before has kept these in place, too."""
+    staged = servers.each(lambda store: store.staged_parts(asked.transaction)).values()
+    operations = {each.table: each.operation for parts in staged for each in parts if each.table}
+    for table, op in {**dict.fromkeys(asked.truncate, Operation.DELETE), **operations}.items():
+        with suppress(NotFoundError):  # it was dropped: the servers that have not committed say so
+            _hold(servers, _held(table, op, name))
+
+
+def _let_go(servers: Servers, name: str) -> None:
+    """Let the tablets move that a transaction kept in place."""
+    with suppress(StoreError):  # it is discarded after its time to live
+        servers.each(lambda store: store.abort_transaction(name))

@@ -95,6 +95,8 @@ def test_two_servers(start: Start, token: str, tmp_path: Path) -> None:  # noqa:
                 work.insert(table, [{"k": number, "a": 1} for number in range(200, 220)])
             assert set(client.commits("t")["user"].to_pylist()) == {None, "alice"}
             assert whose(db) == {("insert", "root"), ("insert", "alice"), ("transaction", "alice")}
+            give(db, privileges(read="k", delete=""))
+            assert table.delete_where("k >= 210").applied == 10
             give(db, {})
             with pytest.raises(nyala.NotFoundError):
                 table.scan(columns=["a"]).to_arrow()

@@ -24,6 +24,7 @@ from nyala.schemas.errors import (
 )
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.statement import Statement
 from nyala.schemas.rows.transaction import StagedBatch
 from nyala.schemas.rows.write import Stage, WriteCommand
 from nyala.schemas.store.moving import HandedOver, MoveBegin, MoveHandOver, MoveRead
@@ -397,3 +398,63 @@ def test_tablets_stay_until_a_numbered_statement_is_through(pair: Pair, monkeypa
         if how:
             assert table.update_where({"n": "n + 1"}, **how).applied == 100
             assert set(table.scan().to_arrow()["n"].to_pylist()) == {1}
+
+
+def test_tablets_stay_if_the_first_answer_of_a_numbered_statement_got_lost(
+    pair: Pair, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute = pair.gateways["a"].execute
+
+    def lost(asked: Statement) -> None:
+        execute(asked)
+        error = UnavailableError("the connection broke")
+        error.answer_is_lost = True
+        raise error
+
+    monkeypatch.setattr(pair.gateways["a"], "execute", lost)
+    with pytest.raises(UnavailableError, match="broke"):
+        table.update_where({"n": "n + 1"}, writer="w", seq=0)
+    monkeypatch.undo()
+    with pytest.raises(UnavailableError, match="staged"):
+        pair.db.move_tablet("t", place_of(table, "a"), "b")
+    table.update_where({"n": "n + 1"}, writer="w", seq=0)
+    pair.db.move_tablet("t", place_of(table, "a"), "b")
+
+
+@pytest.mark.parametrize("source, target", ["ab", "ba"])
+def test_a_half_committed_version_is_applied_once_though_a_tablet_moved(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, source: str, target: str
+) -> None:
+    """Else a tablet that leaves the server that has committed it would be written twice, and one that comes never."""
+    table = pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
+    gone = pair.db.create_table("gone", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
+    gone.insert(rows(0))
+
+    def attempt() -> bool:
+        written = pair.db.transaction(app_id="stream", app_version=7)
+        written.truncate("gone")
+        written.upsert("t", rows(7))
+        try:
+            return written.commit().skipped
+        except UnavailableError:
+            written.abort()  # as if its staged rows had expired
+            raise
+
+    def away(_: object) -> None:
+        raise UnavailableError("nobody answers")
+
+    monkeypatch.setattr(pair.gateways["b"], "commit_transaction", away)
+    with pytest.raises(UnavailableError, match="nobody answers") as failed:
+        attempt()
+    assert failed.value.__notes__ == ["the transaction was already committed on a"]
+    monkeypatch.undo()
+    for name in ("t", "gone"):
+        with pytest.raises(UnavailableError, match="staged"):
+            pair.db.move_tablet(name, place_of(pair.db.table(name), source), target, server=source)
+    assert not attempt()
+    gone.insert(rows(1))
+    table.update_where({"s": "'later'"}, "id < 50")
+    for name in ("t", "gone"):
+        pair.db.move_tablet(name, place_of(pair.db.table(name), source), target, server=source)
+    assert attempt() and table.count("s = 'later'") == 50 and gone.count() == table.count() == COUNT
+    assert not any(len(store._staging) for store in pair.stores.values())
