@@ -285,7 +285,9 @@ class _Running:
         versions = [
             (name, table.description.table_id, table.description.schema_version) for name, table in self._tables.items()
         ]
-        may_keep = self._query.kind is Kind.QUERY and not (self._values or self._query.information or self._more)
+        query = self._query
+        may_keep = query.kind is Kind.QUERY and query.is_steady
+        may_keep = may_keep and not (self._values or query.information or self._more)
         key = (self._query.text, *versions) if may_keep else None
         if key is not None and (plan := self._engine._plans.of(key)) is not None:
             self._text, self._schema = plan.text, plan.schema

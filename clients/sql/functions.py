@@ -23,3 +23,6 @@ to_timestamp_seconds to_unixtime today translate trim trunc upper uuid
 FUNCTIONS = frozenset(_KNOWN.split())
 """The functions of single rows that queries may call. Those that make long values of nothing are not among them:
 ``repeat``, ``lpad``, ``rpad``, ``range``, ``array_repeat``, ``array_resize``, ``generate_series``."""
+_CHANGING = "now current_timestamp current_date current_time localtimestamp localtime today random rand uuid"
+CHANGING = frozenset(_CHANGING.split())
+"""The functions whose value is another one each time that a query runs."""

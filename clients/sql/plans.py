@@ -27,7 +27,8 @@ class QueryPlan:
 
 
 class QueryPlans:
-    """The plans of recent SQL queries without parameters, as long as their tables are not altered. Thread safe."""
+    """The plans of recent SQL queries without parameters, as long as their tables are not altered. Queries whose
+    functions change from run to run are not kept: DataFusion computes them as it plans. Thread safe."""
 
     def __init__(self) -> None:
         self._plans: OrderedDict[Any, QueryPlan] = OrderedDict()

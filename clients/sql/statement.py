@@ -26,6 +26,7 @@ from ...schemas.phrases import counted
 from .change.names import quoted
 from .edits import Edit, edited
 from .first_lists import FirstLists, first_lists
+from .functions import CHANGING
 from .json_paths import with_json_functions
 from .null_lists import without_null_lists
 from .one_table import OneTable, one_table
@@ -89,6 +90,8 @@ class Statement:
     """Whether a list of IN is a query."""
     computes: bool = False
     """Whether it adds, subtracts or multiplies anything."""
+    is_steady: bool = True
+    """Whether it calls no function of ``CHANGING``, so that its plan may be kept."""
     analyze: bool = False
     """Of EXPLAIN: run it."""
 
@@ -185,6 +188,7 @@ def parsed(text: str) -> Statement:
 
 def _query(text: str, parts: ParsedText, edits: list[Edit], parameters: tuple[str, ...]) -> Statement:
     plain = not parameters and not parts.of(exp.With)
+    is_steady = not any(token.text.lower() in CHANGING for token in parts.tokens)
     moments: dict[str, Moments] = {}
     if moves_in_time(parts.of(exp.Table)):  # a new text, which has parameters in DataFusion's form already
         text, moments = in_time(read_text(edited(text, edits)).tree)
@@ -203,6 +207,7 @@ def _query(text: str, parts: ParsedText, edits: list[Edit], parameters: tuple[st
         first=first_lists(text, parts.tokens) if plain else None,
         has_lists=any(node.args.get("query") for node in parts.of(exp.In)),
         computes=bool(parts.of(*COMPUTED, exp.Sum)),
+        is_steady=is_steady,
     )
 
 
