@@ -35,7 +35,7 @@ from .failures import failure
 from .fences import QUERIES_ONLY, Fences, SqlLimits
 from .functions import FUNCTIONS
 from .information import described, information, shown
-from .integers import columns_of
+from .integers import integer_columns
 from .leaves.planning import Leaf, LeafTable, needs, plan_lines, reads_only, register, register_rows, unread
 from .leaves.reader import LeafReader
 from .overflow import checked
@@ -315,10 +315,10 @@ class _Running:
             self._text = exact_lists(self._text, tables)
         self._text = exact_spans(self._text, tables)
         named = frame = self._frame_in()
-        typed = frame = self._frame_of(exact_numbers(self._text, tables), frame)
+        typed = frame = self._frame_of(exact_numbers(self._text, tables, self._values), frame)
         if self._query.computes:
             integers = frozenset(name for name, value in self._values.items() if pa.types.is_integer(value.type))
-            columns = tuple((name, columns_of(schema)) for name, schema in tables.items())
+            columns = tuple((name, integer_columns(schema)) for name, schema in tables.items())
             frame = self._frame_of(checked(self._text, columns, integers), frame)
         plan = frame.optimized_logical_plan()
         self._schema = answer_schema(self._session_now, named, typed, frame, plan)

@@ -8,9 +8,8 @@ types of its columns, is computed as bigint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
 
 import sqlglot
 from sqlglot import exp
@@ -19,8 +18,10 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from ...schemas.errors import InvalidArgumentError
 from .change.dialect import NyalaSql
-from .edits import Edit, edited
-from .integers import CHAIN, COMPUTED, FAR, HALF, ROWS, WHOLE, Columns, Integers
+from .edits import edited
+from .integers import CHAIN, COMPUTED, FAR, HALF, ROWS, WHOLE, Integers
+from .kinds import Columns
+from .placed import Cast, PlacedSql, cast_of, edits_of
 
 _REMEMBERED_TEXT_MAX = 1 << 16
 
@@ -36,16 +37,15 @@ def checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: froz
 
 
 def _checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: frozenset[str]) -> str:
-    tree = sqlglot.parse_one(text, dialect=_PlacedSql)
+    tree = sqlglot.parse_one(text, dialect=PlacedSql)
     try:
         scopes = traverse_scope(tree)
     except OptimizeError:  # DataFusion says why it is none
         return text
-    kinds = Integers(
-        {name: dict(columns) for name, columns in tables}, parameters, {id(scope.expression): scope for scope in scopes}
-    )
+    by_query = {id(scope.expression): scope for scope in scopes}
+    kinds = Integers({name: dict(columns) for name, columns in tables}, by_query, parameters=parameters)
     places = [(node, scope) for scope in scopes for node in _places(scope, kinds)]
-    return edited(text, _edits([cast for node, scope in places for cast in _casts(node, scope, kinds)]))
+    return edited(text, edits_of([cast for node, scope in places for cast in _casts(node, scope, kinds)]))
 
 
 _remembered = lru_cache(256)(_checked)
@@ -96,25 +96,25 @@ def _value(node: exp.Expr) -> int | None:
     return left + right if isinstance(node, exp.Add) else left - right if isinstance(node, exp.Sub) else left * right
 
 
-def _casts(node: exp.Expr, scope: Scope, kinds: Integers) -> Iterator[_Cast]:
+def _casts(node: exp.Expr, scope: Scope, kinds: Integers) -> Iterator[Cast]:
     """Yield the casts that check a computation or a sum, which are none if it cannot be too large."""
     if isinstance(node, exp.Sum):
         values = node.this.expressions[0] if isinstance(node.this, exp.Distinct) else node.this
         if kinds.bits(values, scope) + ROWS <= WHOLE:
             return
         if not _is_wide(values, scope, kinds):
-            yield _cast(values, "DECIMAL(38, 0)")
+            yield cast_of(values, "DECIMAL(38, 0)")
         while isinstance(node.parent, exp.Filter | exp.Window) and node.arg_key == "this":
             node = node.parent
-        yield _cast(node, "BIGINT")
+        yield cast_of(node, "BIGINT")
         return
     is_wide = _is_wide(node, scope, kinds)
     for leaf in _leaves(node):
         if not isinstance(leaf, exp.Literal) and (is_wide or kinds.bits(leaf, scope) <= HALF):
-            yield _cast(leaf, "DECIMAL(20, 0)" if is_wide else "BIGINT")
+            yield cast_of(leaf, "DECIMAL(20, 0)" if is_wide else "BIGINT")
     user = node.parent.parent if isinstance(node.parent, exp.Distinct) else node.parent
     if is_wide and not isinstance(user, exp.Sum):
-        yield _cast(node, "BIGINT")
+        yield cast_of(node, "BIGINT")
 
 
 def _is_wide(node: exp.Expr, scope: Scope, kinds: Integers) -> bool:
@@ -129,55 +129,3 @@ def _leaves(node: exp.Expr) -> Iterator[exp.Expr]:
             yield from _leaves(child)
         elif child is not None:
             yield child
-
-
-class _Cast(NamedTuple):
-    """A part of the text, from ``start`` to before ``end``, that gets another type."""
-
-    start: int
-    end: int
-    kind: str
-
-
-def _cast(node: exp.Expr, kind: str) -> _Cast:
-    first = last = node
-    while "start" not in first.meta:  # the left side of a chain, which has no place of its own
-        first = first.this
-    while "end" not in last.meta:
-        last = last.args["expression"]
-    return _Cast(first.meta["start"], last.meta["end"], kind)
-
-
-def _edits(casts: list[_Cast]) -> list[Edit]:
-    """Return the edits for casts, of which some are within others, which come before."""
-    inner_first = casts[::-1]
-    inner_first.sort(key=lambda cast: cast.end - cast.start)
-    ends = [Edit(cast.end, cast.end, f" AS {cast.kind})") for cast in inner_first]
-    return ends + [Edit(cast.start, cast.start, "CAST(") for cast in casts]
-
-
-class _PlacedParser(NyalaSql.Parser):
-    """Notes where in the text operands and computations stand: ``start`` and ``end`` in ``meta``."""
-
-    def _parse_term(self, *given: Any, **named: Any) -> Any:
-        return self._placed(super()._parse_term, *given, **named)
-
-    def _parse_factor(self, *given: Any, **named: Any) -> Any:
-        return self._placed(super()._parse_factor, *given, **named)
-
-    def _parse_unary(self, *given: Any, **named: Any) -> Any:
-        return self._placed(super()._parse_unary, *given, **named)
-
-    def _parse_lambda(self, *given: Any, **named: Any) -> Any:
-        return self._placed(super()._parse_lambda, *given, **named)  # an argument of a function
-
-    def _placed(self, parse: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        first = self._curr
-        node = parse(*given, **named)
-        if node is not None and first:
-            node.meta.update(start=first.start, end=self._prev.end + 1)
-        return node
-
-
-class _PlacedSql(NyalaSql):
-    Parser = _PlacedParser

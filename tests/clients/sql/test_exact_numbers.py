@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import nyala
@@ -20,6 +23,10 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nyala.Database]:
         db.sql("CREATE TABLE t (id bigint PRIMARY KEY, d numeric(9,2), large numeric(38,10), x double precision)")
         first, second = f"(1, 9999999.99, {LARGE}, 9999999.99)", "(2, -9999999.99, 0.1, 1e30)"
         db.sql(f"INSERT INTO t VALUES {first}, {second}, (3, 7, -({LARGE}), 'nan')")
+        db.sql("CREATE TABLE u (id bigint PRIMARY KEY, d text, tags numeric(9,2)[], st struct<d numeric(9,2)>)")
+        db.sql("INSERT INTO u (id, d) VALUES (1, 'q')")
+        cells = {"id": [1], "d": ["q"], "tags": [[Decimal("9999999.99")]], "st": [{"d": Decimal("9999999.99")}]}
+        db.table("u").upsert(pa.table(cells, db.table("u").schema))
         yield db
 
 
@@ -59,6 +66,69 @@ def test_names_and_sums(db: nyala.Database) -> None:
     assert db.sql("SELECT d = 9999999.99 FROM t WHERE id = 1").to_arrow().column(0).to_pylist() == [True]
     assert db.sql("SELECT count(*) AS n FROM t HAVING sum(d) = 7.00").to_pylist() == [{"n": 3}]
     assert db.sql("SELECT id FROM (SELECT id, sqrt(abs(d)) AS d FROM t) AS s WHERE d > 3000.5").to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("SELECT sum(d) AS d FROM t WHERE d = 9999999.99", [9999999.99]),
+        ("SELECT t.id FROM t JOIN u ON t.id = u.id WHERE t.d = 9999999.99", [1]),
+        ("SELECT count(*) AS n FROM (SELECT max(d) AS m FROM t) AS z WHERE m = 9999999.99", [1]),
+        ("WITH z(m) AS (SELECT d FROM t UNION ALL SELECT d FROM t) SELECT m FROM z WHERE m = -9999999.99", [-1e7] * 2),
+        ("SELECT id FROM t WHERE d::numeric(20,2) = 9999999.99", [1]),
+        ("SELECT id FROM t WHERE round(d, 2) = 9999999.99", [1]),
+        ("SELECT id FROM t WHERE d = round(d, 1) OR d = round(d)", [3]),
+        ("SELECT id FROM t WHERE d / 1 = 9999999.99", [1]),
+        ("SELECT max(d) OVER () = 9999999.99 AS k FROM t", [True] * 3),
+        ("SELECT id FROM t WHERE d = (SELECT 9999999.99)", [1]),
+        ("SELECT id FROM t WHERE large::numeric(38,2) < -1.5e3", [1]),
+        ("SELECT s.id FROM u AS s WHERE s.st.d = 9999999.99 AND tags[1] = 9999999.99 AND st.d = s.tags[1]", [1]),
+        ("SELECT max(x) AS x FROM t WHERE d < x AND id = 2", [1e30]),
+    ],
+)
+def test_types_are_those_of_their_scope(db: nyala.Database, text: str, values: list[object]) -> None:
+    cells = db.sql(text).to_arrow().column(0).to_pylist()
+    assert [cell if isinstance(cell, bool) else round(float(cell), 2) for cell in cells] == pytest.approx(values)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "d < sqrt(x)",
+        "d < (SELECT max(x) FROM t)",
+        "d * 1 < x",
+        "d < 'NaN'::double precision",
+        "CASE WHEN d IS NULL THEN d ELSE x END > d",
+        "d NOT IN (SELECT x FROM t WHERE id = 3)",
+        "id IN (SELECT id FROM t GROUP BY id HAVING sum(d) < max(x))",
+    ],
+)
+def test_nan_is_greater_than_all_decimals(db: nyala.Database, condition: str) -> None:
+    assert db.sql(f"SELECT max(id) AS x, max(x) AS d FROM t WHERE id = 3 AND {condition}").to_pylist()[0]["x"] == 3
+
+
+def test_parameters_beside_decimals(db: nyala.Database) -> None:
+    for condition, value, ids in (
+        ("d = ?", 9999999.99, [1]),
+        ("d IN (?, 1)", -9999999.99, [2]),
+        ("large = ?", Decimal(LARGE), [1]),
+        ("d < ?", math.nan, [1, 2, 3]),
+        ("d < ?", math.inf, [1, 2, 3]),
+        ("d > ?", 1e300, []),
+        ("d + 0 > ?", 5, [1, 3]),
+        ("x > ?", 1.5, [1, 2, 3]),
+        ("d = ?", None, []),
+    ):
+        rows = db.sql(f"SELECT id FROM t WHERE {condition} ORDER BY id", [value]).to_pylist()
+        assert [row["id"] for row in rows] == ids
+    plan = db.sql("EXPLAIN SELECT id FROM t WHERE d < ?", [5.5]).to_arrow()["plan"].to_pylist()
+    assert '  filter in the store: {"op": "<", "column": "d", "value": {"decimal": "5.50"}}' in plan
+
+
+def test_a_choice_of_decimals_and_doubles_is_a_double(db: nyala.Database) -> None:
+    table = db.sql("SELECT greatest(d, x) AS g FROM t WHERE id > 1 ORDER BY id").to_arrow()
+    assert str(table.schema.field("g").type) == "double"
+    assert table["g"].to_pylist() == pytest.approx([1e30, math.nan], nan_ok=True)
 
 
 def test_a_minus_keeps_all_digits(db: nyala.Database) -> None:

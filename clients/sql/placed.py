@@ -1,0 +1,66 @@
+"""Where in a query's text its expressions stand, and casts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from .change.dialect import NyalaSql
+from .edits import Edit
+
+
+class Cast(NamedTuple):
+    """A part of the text, from ``start`` to before ``end``, that gets another type."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def cast_of(node: exp.Expr, kind: str) -> Cast:
+    """Return the cast of an expression, which the dialect ``PlacedSql`` has read, to a type of SQL."""
+    first = last = node
+    while "start" not in first.meta:  # the left side of a chain, which has no place of its own
+        first = first.this
+    while "end" not in last.meta:
+        last = last.args["expression"]
+    return Cast(first.meta["start"], last.meta["end"], kind)
+
+
+def edits_of(casts: Sequence[Cast]) -> list[Edit]:
+    """Return the edits for casts, of which some are within others, which come before."""
+    inner_first = list(casts[::-1])
+    inner_first.sort(key=lambda cast: cast.end - cast.start)
+    ends = [Edit(cast.end, cast.end, f" AS {cast.kind})") for cast in inner_first]
+    return ends + [Edit(cast.start, cast.start, "CAST(") for cast in casts]
+
+
+class _PlacedParser(NyalaSql.Parser):
+    """Notes where in the text operands and computations stand: ``start`` and ``end`` in ``meta``."""
+
+    def _parse_term(self, *given: Any, **named: Any) -> Any:
+        return self._placed(super()._parse_term, *given, **named)
+
+    def _parse_factor(self, *given: Any, **named: Any) -> Any:
+        return self._placed(super()._parse_factor, *given, **named)
+
+    def _parse_unary(self, *given: Any, **named: Any) -> Any:
+        return self._placed(super()._parse_unary, *given, **named)
+
+    def _parse_lambda(self, *given: Any, **named: Any) -> Any:
+        return self._placed(super()._parse_lambda, *given, **named)  # an argument of a function
+
+    def _placed(self, parse: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        first = self._curr
+        node = parse(*given, **named)
+        if node is not None and first:
+            node.meta.update(start=first.start, end=self._prev.end + 1)
+        return node
+
+
+class PlacedSql(NyalaSql):
+    """The dialect of queries whose expressions know where they stand."""
+
+    Parser = _PlacedParser
