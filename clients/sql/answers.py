@@ -19,11 +19,16 @@ def answer_schema(
     ``frame``.
 
     A frame has the type of the first branch for CASE, and of the first part for UNION. Its optimized plan has the type
-    that all of them have in common. The checks compute with other types than the answer has.
+    that all of them have in common. The checks compute with other types than the answer has. Only where DataFusion has a
+    decimal and a check an integer, as for counts without a sign, the answer has the integer.
     """
     kinds = _schema_of(session, plan).types
     if typed is not frame and kinds != typed.schema().types:
-        kinds = _schema_of(session, typed.optimized_logical_plan()).types
+        own = _schema_of(session, typed.optimized_logical_plan()).types
+        kinds = [
+            checked if pa.types.is_decimal(kind) and pa.types.is_integer(checked) else kind
+            for kind, checked in zip(own, kinds, strict=True)
+        ]
     return pa.schema([field.with_type(kind) for field, kind in zip(named.schema(), kinds, strict=True)])
 
 

@@ -21,7 +21,7 @@ _UNKNOWN_FUNCTION = re.compile(r"Invalid function '(?P<name>[^']*)'")
 _CAST = re.compile(
     r"Cannot cast (?:string|value) '(?P<value>.*?)' to (?:a )?(?:value of )?(?P<kind>\w+)(?: type)?", re.S
 )
-_FAR = re.compile(r"value of (?P<value>-?\d+) is out of range Int64")
+_FAR = re.compile(r"value of (?P<value>-?\d+) is out of range Int64|Overflow happened on: (?P<computed>[^\n]{1,100})")
 _MEMORY = re.compile(r"Resources exhausted|Not enough memory|Failed to allocate", re.I)
 _OPERATOR = re.compile(
     r"(HashJoinInput|SortMergeJoin|WindowAgg|GroupedHashAggregate|ExternalSorter|CrossJoin|NestedLoopJoin|\w*Exec)"
@@ -44,7 +44,9 @@ def failure(error: BaseException, columns: Iterable[str], functions: Iterable[st
     if "ivide by zero" in text:
         return InvalidArgumentError("division by zero")
     if (far := _FAR.search(text)) is not None:
-        return InvalidArgumentError(f"{far['value']} is out of the range of bigint: cast an operand to numeric")
+        return InvalidArgumentError(
+            f"{far['value'] or far['computed']} is out of the range of bigint: cast an operand to numeric"
+        )
     if (cast := _CAST.search(text)) is not None:
         return InvalidArgumentError(f"{cast['value'][:100]!r} cannot be cast to {_kind(cast['kind'])}")
     if _MEMORY.search(text):

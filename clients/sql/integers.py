@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,6 +28,23 @@ ROWS = 40
 """A query has fewer than 2 to the power of this many rows."""
 _COUNTS = words("count row_number rank dense_rank ntile approx_distinct")
 _FAR_FUNCTIONS = words("factorial to_unixtime")
+_DIVISORS = words("gcd lcm")
+_ARROW_CASTS = words("arrow_cast arrow_try_cast")
+_ARROW_INTEGER = re.compile(r"U?Int\d+")
+_SIDES = (
+    exp.Div,
+    exp.Mod,
+    exp.BitwiseAnd,
+    exp.BitwiseOr,
+    exp.BitwiseXor,
+    exp.BitwiseLeftShift,
+    exp.BitwiseRightShift,
+    exp.Pow,
+)
+"""Operators of integers whose value has a type of its operands. DataFusion reads ``^`` as XOR."""
+_SAME = (exp.Round, exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg)
+UNSIGNED = words("row_number rank dense_rank ntile approx_distinct")
+"""Functions whose integers have no sign in DataFusion, which makes decimals of them and others."""
 
 
 def integer_columns(schema: pa.Schema) -> Columns:
@@ -54,8 +72,11 @@ class Integers(Kinds):
 
     def computed(self, node: Any, scope: Scope) -> int:
         """Return the bits of a computation, which may be more than a bigint has."""
-        if isinstance(node, exp.Paren | exp.Neg):
+        if isinstance(node, exp.Paren):
             return self.computed(node.this, scope)
+        if isinstance(node, exp.Neg):
+            bits = self.computed(node.this, scope)
+            return bits + (bits == WHOLE and not isinstance(node.this, exp.Literal))  # the least bigint has no negative
         if not isinstance(node, COMPUTED):
             return self.bits(node, scope)
         left, right = self.computed(node.this, scope), self.computed(node.expression, scope)
@@ -74,14 +95,25 @@ class Integers(Kinds):
             return WHOLE if node.name in self.parameters else 0
         if isinstance(node, CHAIN):
             return self.computed(node, scope) or self._of_any(node, scope)
-        if isinstance(node, exp.Div | exp.Mod):
+        if isinstance(node, _SIDES):
             return self.most([node.this, node.expression], scope)
+        if isinstance(node, _SAME):
+            return self.of(node.this, scope)
         if isinstance(node, exp.Sum):
             bits = self.bits(node.this, scope)
             return bits and bits + ROWS
-        if isinstance(node, exp.Func) and (name := called(node)) in INTEGERS:
-            return ROWS if name in _COUNTS else WHOLE if name in _FAR_FUNCTIONS else HALF
+        if isinstance(node, exp.Extract):
+            return 0 if node.name.lower() == "epoch" else HALF
         return self._of_any(node, scope)
+
+    def _of_function(self, node: exp.Expr, scope: Scope) -> Kind:
+        if (name := called(node)) in INTEGERS:
+            return ROWS if name in _COUNTS else WHOLE if name in _FAR_FUNCTIONS else HALF
+        if name in _ARROW_CASTS:
+            return WHOLE if _ARROW_INTEGER.fullmatch(node.expressions[-1].name) else 0
+        if name in _DIVISORS:
+            return WHOLE if self.most(list(node.iter_expressions()), scope) else 0
+        return super()._of_function(node, scope)
 
     def _of_type(self, kind: Any) -> int:
         return _CASTS.get(kind, 0)

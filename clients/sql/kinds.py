@@ -171,6 +171,8 @@ class Kinds(ABC):
             return self._list(given, scope)
         if name in _MADE:
             return Nested(self.most(given, scope))
+        if name == "map" and len(given) == 2:
+            return Nested(_part(self.of(given[1], scope)))
         if name == "getfield" and len(given) == 2:
             return _part(self.of(given[0], scope), given[1].name)
         if name == "namedstruct":

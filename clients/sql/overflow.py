@@ -1,9 +1,9 @@
 """Sums and products of integers that do not wrap around.
 
-DataFusion adds, subtracts and multiplies integers modulo 2^64. Here a query computes them as decimals of 38 digits, and
-casts the result to bigint, which fails beyond its range, as in PostgreSQL. So does ``sum``. The other operators check
-their results themselves. Values between two operators may be larger than a bigint. What cannot be too large, by the
-types of its columns, is computed as bigint.
+DataFusion adds, subtracts, multiplies and negates integers modulo 2^64. Here a query computes them as decimals of 38
+digits, and casts the result to bigint, which fails beyond its range, as in PostgreSQL. So does ``sum``. The other
+operators check their results themselves. Values between two operators may be larger than a bigint. What cannot be too
+large, by the types of its columns, is computed as bigint.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from ...schemas.errors import InvalidArgumentError
 from .change.dialect import NyalaSql
 from .edits import edited
-from .integers import CHAIN, COMPUTED, FAR, HALF, ROWS, WHOLE, Integers
-from .kinds import Columns
+from .integers import CHAIN, COMPUTED, FAR, HALF, ROWS, UNSIGNED, WHOLE, Integers
+from .kinds import Columns, called
 from .placed import Cast, PlacedSql, cast_of, edits_of
 
+_CHECKED = (*COMPUTED, exp.Neg)
 _REMEMBERED_TEXT_MAX = 1 << 16
 
 
@@ -56,16 +57,16 @@ def _places(scope: Scope, kinds: Integers) -> Iterator[exp.Expr]:
     for node in scope.walk():
         if isinstance(node, exp.Sum) and kinds.bits(node, scope):
             yield node
-        elif isinstance(node, COMPUTED) and not _is_constant(node) and kinds.bits(node, scope):
+        elif isinstance(node, _CHECKED) and not _is_constant(node) and kinds.bits(node, scope):
             above = _above(node)
-            if not (isinstance(above, COMPUTED) and kinds.bits(above, scope)):
+            if not (isinstance(above, _CHECKED) and kinds.bits(above, scope)):
                 yield node
 
 
 def _above(node: exp.Expr) -> exp.Expr | None:
-    """Return what an expression is an operand of, but for parentheses and signs."""
+    """Return what an expression is an operand of, but for parentheses."""
     above = node.parent
-    while isinstance(above, exp.Paren | exp.Neg):
+    while isinstance(above, exp.Paren):
         above = above.parent
     return above
 
@@ -73,7 +74,7 @@ def _above(node: exp.Expr) -> exp.Expr | None:
 def _is_constant(node: exp.Expr) -> bool:
     """Whether a computation has only literals. Raises InvalidArgumentError: its value is beyond a bigint."""
     value = _value(node)
-    if value is not None and not -FAR <= value < FAR:
+    if value is not None and not -FAR <= value < FAR and node.find(*COMPUTED):
         raise InvalidArgumentError(
             f"{node.sql(dialect=NyalaSql)} is out of the range of bigint: cast an operand to numeric"
         )
@@ -110,7 +111,10 @@ def _casts(node: exp.Expr, scope: Scope, kinds: Integers) -> Iterator[Cast]:
         return
     is_wide = _is_wide(node, scope, kinds)
     for leaf in _leaves(node):
-        if not isinstance(leaf, exp.Literal) and (is_wide or kinds.bits(leaf, scope) <= HALF):
+        is_narrow = (
+            kinds.bits(leaf, scope) <= HALF or called(leaf.this if isinstance(leaf, exp.Window) else leaf) in UNSIGNED
+        )
+        if not isinstance(leaf, exp.Literal) and (is_wide or is_narrow):
             yield cast_of(leaf, "DECIMAL(20, 0)" if is_wide else "BIGINT")
     user = node.parent.parent if isinstance(node.parent, exp.Distinct) else node.parent
     if is_wide and not isinstance(user, exp.Sum):
@@ -119,7 +123,7 @@ def _casts(node: exp.Expr, scope: Scope, kinds: Integers) -> Iterator[Cast]:
 
 def _is_wide(node: exp.Expr, scope: Scope, kinds: Integers) -> bool:
     """Whether an expression is a computation whose value may be beyond a bigint."""
-    return isinstance(node, COMPUTED) and kinds.computed(node, scope) > WHOLE
+    return isinstance(node, _CHECKED) and kinds.computed(node, scope) > WHOLE
 
 
 def _leaves(node: exp.Expr) -> Iterator[exp.Expr]:

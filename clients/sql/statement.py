@@ -89,7 +89,7 @@ class Statement:
     has_lists: bool = False
     """Whether a list of IN is a query."""
     computes: bool = False
-    """Whether it adds, subtracts or multiplies anything."""
+    """Whether it adds, subtracts, multiplies or negates anything."""
     is_steady: bool = True
     """Whether it calls no function of ``CHANGING``, so that its plan may be kept."""
     analyze: bool = False
@@ -206,7 +206,7 @@ def _query(text: str, parts: ParsedText, edits: list[Edit], parameters: tuple[st
         one_table=one_table(parts.tree) if alone else None,
         first=first_lists(text, parts.tokens) if plain else None,
         has_lists=any(node.args.get("query") for node in parts.of(exp.In)),
-        computes=bool(parts.of(*COMPUTED, exp.Sum)),
+        computes=bool(parts.of(*COMPUTED, exp.Sum)) or any(not node.this.is_number for node in parts.of(exp.Neg)),
         is_steady=is_steady,
     )
 

@@ -74,6 +74,50 @@ BEYOND = [
 ]
 
 
+BEYOND_IN_PARTS = [
+    "SELECT tags[1] + 1 FROM n",
+    "SELECT tags[1] * 2 FROM n",
+    "SELECT st.a + 1 FROM n",
+    "SELECT n.st.a + 1 FROM n",
+    "SELECT st['a'] + 1 FROM n",
+    "SELECT get_field(st, 'a') + 1 FROM n",
+    "SELECT array_max(tags) + 1 FROM n",
+    "SELECT array_sort(tags)[2] + 1 FROM n",
+    "SELECT unnest(tags) + 1 FROM n",
+    "SELECT u + 1 FROM (SELECT unnest(tags) AS u FROM n) AS s",
+    "SELECT u + 1 FROM unnest(ARRAY[9223372036854775807]) AS s(u)",
+    "SELECT sum(tags[1]) FROM n, t",
+    "SELECT sum(st.a) FROM n, t",
+    "SELECT (array_agg(st.a))[1] + 1 FROM n",
+    "SELECT map(['k'], [st.a])['k'] + 1 FROM n",
+    "SELECT factorial(20) * factorial(20)",
+    "SELECT arrow_cast(big, 'Int64') - 1 FROM t",
+    "SELECT row_number() OVER () + 9223372036854775807 FROM t",
+    "SELECT -big AS k FROM t",
+    "SELECT -small AS k FROM t",
+    "SELECT -(-tiny - 128 + 128) AS k, -tiny AS m FROM t",
+    "SELECT id FROM t WHERE -big > id",
+    "SELECT -sum(big) FROM t WHERE id = 4",
+    "SELECT sum(-big) FROM t WHERE id = 4",
+]
+
+
+@pytest.mark.parametrize("text", BEYOND_IN_PARTS)
+def test_a_value_beyond_the_range_in_a_part_is_refused(db: Database, table: nyala.Table, text: str) -> None:
+    db.sql("CREATE TABLE n (id bigint PRIMARY KEY, tags bigint[], st struct<a bigint>)")
+    db.sql("INSERT INTO n VALUES (1, ARRAY[9223372036854775807, 1], named_struct('a', 9223372036854775807))")
+    with pytest.raises(InvalidArgumentError, match="out of the range of"):
+        db.sql(text).to_arrow()
+
+
+def test_a_minus_has_room(db: Database, table: nyala.Table) -> None:
+    text = "SELECT coalesce(-small, 0) - 0 AS n, - -big AS m, row_number() OVER () + 1 AS k FROM t WHERE id = 4"
+    assert db.sql(text).to_pylist() == [{"n": 2**31, "m": -(2**63), "k": 2}]
+    assert db.sql("SELECT -9223372036854775808 AS n").to_pylist() == [{"n": -(2**63)}]
+    with pytest.raises(InvalidArgumentError, match="out of the range of bigint"):
+        db.sql("SELECT - -9223372036854775808").to_arrow()
+
+
 @pytest.mark.parametrize("text", BEYOND)
 def test_a_value_beyond_the_range_is_refused(db: Database, table: nyala.Table, text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="out of the range of"):
