@@ -19,8 +19,8 @@ def answer_schema(
     ``frame``.
 
     A frame has the type of the first branch for CASE, and of the first part for UNION. Its optimized plan has the type
-    that all of them have in common. The checks compute with other types than the answer has. Only where DataFusion has a
-    decimal and a check an integer, as for counts without a sign, the answer has the integer.
+    that all of them have in common. The checks compute with other types than the answer has. Only where DataFusion has
+    a decimal and a check an integer, as for counts without a sign, the answer has the integer.
     """
     kinds = _schema_of(session, plan).types
     if typed is not frame and kinds != typed.schema().types:
