@@ -30,9 +30,10 @@ from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, as_bytes, conformed, zeros
 from .base_file import KEY_INDEX, ROWS, ColumnsFile, RowsetMetadata
 from .block_keys import place_in_block
-from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
+from .key_filter import KEY_FILTER, SPLIT_BLOCK, KeyFilter, is_whole
 from .key_search import search
 from .liveness import LiveRows
+from .location import ROWS_MAX
 from .native.absent import absent_cells
 from .native.cell_table import CellTable
 from .native.morsel import read_morsel
@@ -478,21 +479,17 @@ class DiskRowSet(RowSet):
         return -(-self.metadata.row_count // BLOCK_ROWS)
 
     def _check_row_counts(self) -> None:
+        if len(self) > ROWS_MAX:
+            raise CorruptionError(self.path, 0, f"it has {len(self):,} rows, and at most {ROWS_MAX:,} are possible")
         for key in self._reader.streams():
             if key == KEY_FILTER:
                 continue
             rows = self._block_count if key == KEY_INDEX else self.metadata.row_count
             if self._reader.stream(key).row_count != rows:
                 raise CorruptionError(self.path, 0, f"stream {key} does not hold {rows} rows")
-        if self.metadata.key_filter == SPLIT_BLOCK and not self._has_whole_filter():
+        found = self._reader.stream(KEY_FILTER) if KEY_FILTER in self._reader else None
+        if self.metadata.key_filter == SPLIT_BLOCK and (found is None or not is_whole(found)):
             raise CorruptionError(self.path, 0, f"stream {KEY_FILTER} is not the filter that the footer names")
-
-    def _has_whole_filter(self) -> bool:
-        if KEY_FILTER not in self._reader:
-            return False
-        stream = self._reader.stream(KEY_FILTER)
-        words = stream.row_count
-        return stream.physical is PhysicalType.INT64 and words > 0 and words % WORDS_A_BLOCK == 0
 
 
 def base_timestamps(columns: Mapping[int, ColumnsFile]) -> dict[int, int]:

@@ -17,6 +17,7 @@ from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..kernels.keys import bloom as kernels
 from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
+from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector
 
 KEY_FILTER = StreamKey(LIVE, "key_filter")
@@ -40,6 +41,12 @@ def filter_cells(hashes: Sequence[np.ndarray]) -> FixedVector:
     for run in hashes:
         kernels.add_to_filter(address_of(words), count, address_of(run), len(run))
     return FixedVector(words)
+
+
+def is_whole(stream: StreamReader) -> bool:
+    """Return whether a stream may be a filter: words in whole blocks."""
+    words = stream.row_count
+    return stream.physical is PhysicalType.INT64 and words > 0 and words % WORDS_A_BLOCK == 0
 
 
 class KeyFilter:

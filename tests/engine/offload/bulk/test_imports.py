@@ -18,6 +18,7 @@ from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.offload.bulk import commit, imports, staged
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
+from nyala.engine.rowset import diskrowset
 from nyala.engine.store import Store
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import Vector
@@ -239,6 +240,15 @@ def test_a_file_that_is_not_what_it_should_be_is_named() -> None:
     damaged(file, subject, plan.staging, file.bytes // 2)
     assert subject.store.import_commit(ImportCommit(import_id=plan.import_id, files=(file,))).applied == 50
     subject.store.close()
+
+
+def test_a_file_with_more_rows_than_a_location_can_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject()
+    plan = subject.store.import_begin(ImportBegin(table="t"))
+    files = tuple(built(plan, subject.fs, [batch(rows_of(*range(51)))]))
+    monkeypatch.setattr(diskrowset, "ROWS_MAX", 50)
+    with pytest.raises(InvalidArgumentError, match=r"cannot be attached: .* 51 rows, and at most 50 are"):
+        subject.store.import_commit(ImportCommit(import_id=plan.import_id, files=files))
 
 
 @pytest.mark.parametrize(
