@@ -118,8 +118,8 @@ class Departures:
             departure.used_at = self._now()
         if asked.last:
             with tablet.maintenance_lock:  # not during a long compaction
-                until = self._now() + _CLOSED_SECONDS * 1_000_000
-                tablet.is_closed = lambda: self._now() < until
+                until = threads.monotonic() + _CLOSED_SECONDS  # whatever becomes of the time of day
+                tablet.is_closed = lambda: threads.monotonic() < until
         with flushed(tablet, self._environment):
             entry = self._environment.manifest.current.tablet(tablet.tablet_id)
             if entry is None:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from nyala.clients.api.table import Table
+from nyala.engine import threads
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
+from nyala.schemas.store.moving import MoveBegin
 from tests.clients.cluster.pair import Pair
 from tests.clients.cluster.rival import check, filled, rows
 
@@ -71,3 +73,18 @@ def test_servers_that_may_follow_go_on_at_once(pair: Pair, table: Table) -> None
         pair.crash(name)
     check(table, 2)
     assert table.changes(since=before).to_arrow().num_rows == 60
+
+
+def test_a_clock_set_back_keeps_no_tablet_closed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If whoever moves it is gone after the last round."""
+    table, store, passed = filled(pair), pair.stores["a"], [0.0]
+    monotonic, now = threads.monotonic, store._mover.departures._now
+    monkeypatch.setattr(threads, "monotonic", lambda: monotonic() + passed[0])
+    number = next(place.tablet for place in table.tablets() if place.server == "a")
+    for is_last in (False, True):
+        store.move_begin(MoveBegin(move="m", table="t", tablet=number, to="b", last=is_last))
+    monkeypatch.setattr(store._mover.departures, "_now", lambda: now() - 3_600_000_000)
+    (tablet,) = (each for each in store._catalog.table("t").tablets if each.tablet_id == number)
+    for seconds, is_closed in ((0, True), (11, False)):
+        passed[0] += seconds
+        assert tablet.is_closed is not None and tablet.is_closed() is is_closed
