@@ -2,7 +2,8 @@
 means of them. DataFusion sees none of it.
 
 The store's answer must be the one of DataFusion. So floats are neither compared nor grouped, since NaN is less here and
-more there, and all that is not listed here is left to DataFusion.
+more there. The store does not group lists, structs, maps and intervals. All that is not listed here is left to
+DataFusion.
 """
 
 from __future__ import annotations
@@ -74,15 +75,17 @@ class OneTable:
         columns = self.columns or tuple((name, name) for name in kinds)
         if not all(source in kinds for _, source in columns):
             return None
-        spec = ScanSpec(table=self.table, columns=[source for _, source in columns], where=where, as_of=as_of)
-        return Planned(spec, pa.schema([pa.field(name, kinds[source]) for name, source in columns]))
+        sources = list(dict.fromkeys(source for _, source in columns))
+        spec = ScanSpec(table=self.table, columns=sources, where=where, as_of=as_of)
+        schema = pa.schema([pa.field(name, kinds[source]) for name, source in columns])
+        return Planned(spec, schema, tuple(source for _, source in columns))
 
     def _aggregate(self, kinds: Mapping[str, pa.DataType], where: Any, as_of: int | None) -> Planned | None:
         groups = dict(self.columns or ())
         fields: dict[str, pa.DataType | None] = {}
         for name, source in groups.items():
             kind = kinds.get(source)
-            fields[name] = None if kind is None or pa.types.is_floating(kind) else kind
+            fields[name] = None if kind is None or not _is_ordered(kind) else kind
         for name, (column, function) in self.measures:
             fields[name] = _measured(function, kinds.get(column) if column != "*" else None, column)
         schema = [pa.field(name, kind) for name in self.names if (kind := fields[name]) is not None]
@@ -101,19 +104,20 @@ class Planned(NamedTuple):
     spec: ScanSpec
     schema: pa.Schema
     sources: tuple[str, ...] = ()
-    """Of an aggregate: the columns of the scan in the order of the query."""
+    """The columns of the scan in the order of the query."""
 
     def renamed(self, batches: Iterator[pa.RecordBatch], check: Callable[[], None]) -> Iterator[pa.RecordBatch]:
         """Yield the batches of the scan as the query shows them, if it is no aggregate."""
         for batch in batches:
             check()
             if batch.num_rows:
-                yield pa.RecordBatch.from_arrays(one_nan(batch).columns, schema=self.schema)
+                shown = one_nan(batch)
+                yield pa.RecordBatch.from_arrays([shown[name] for name in self.sources], schema=self.schema)
 
     def run(self, store: StoreService, check: Callable[[], None]) -> Result | None:
         """Return the answer of the store; None: it is for DataFusion after all. ``check`` raises if nobody wants it."""
         stream = store.scan(self.spec.checked())
-        if not self.sources:
+        if self.spec.aggregate is None:
             return Result(self.schema, self.renamed(stream.batches, check), stream.snapshot, close=stream.close)
         table = stream.to_table()
         try:
@@ -131,14 +135,21 @@ def _measured(function: str, kind: pa.DataType | None, column: str) -> pa.DataTy
     if kind is None:
         return None
     if function in ("min", "max"):
-        return kind if not pa.types.is_floating(kind) and not pa.types.is_boolean(kind) else None
+        return kind if _is_ordered(kind) and not pa.types.is_boolean(kind) else None
     if pa.types.is_decimal(kind):
         return pa.decimal128(min(38, kind.precision + 10), kind.scale) if function == "sum" else None
     if not pa.types.is_integer(kind) and kind != pa.float64():
         return None
-    if function == "avg" and kind == pa.int64():
-        return None  # DataFusion adds doubles up
-    return pa.float64() if function == "avg" or kind == pa.float64() else pa.int64()
+    if (function == "avg" and kind == pa.int64()) or kind == pa.uint64():
+        return None  # DataFusion adds doubles up, and a sum beyond the range of bigint is an error
+    if function == "avg" or kind == pa.float64():
+        return pa.float64()
+    return pa.uint64() if pa.types.is_unsigned_integer(kind) else pa.int64()
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    """Whether the store compares and groups values of a type as DataFusion does."""
+    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_interval(kind))
 
 
 def _test(

@@ -34,7 +34,7 @@ class Alone(NamedTuple):
 
     def stream(self, store: StoreService, check: Callable[[], None]) -> ScanStream | None:
         """Run it. None: it is for a child after all."""
-        if not self.planned.sources:
+        if self.planned.spec.aggregate is None:
             scan = store.scan(self.planned.spec.checked())
             return replace(
                 scan, schema=self.planned.schema, batches=self.planned.renamed(scan.batches, check), marked=None

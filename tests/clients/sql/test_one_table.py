@@ -39,6 +39,11 @@ def db() -> Iterator[Database]:
         ),
         "ok": pa.array([chosen.choice([None, True, False]) for _ in range(rows)]),
         "day": pa.array([chosen.choice([None, 0, 9_000]) for _ in range(rows)], pa.date32()),
+        "u8": pa.array([chosen.choice([None, 0, 255]) for _ in range(rows)], pa.uint8()),
+        "u64": pa.array([chosen.choice([None, 0, 255]) for _ in range(rows)], pa.uint64()),
+        "tags": pa.array([chosen.choice([None, [], ["a"], ["b", None]]) for _ in range(rows)], pa.list_(pa.string())),
+        "at": pa.array([chosen.choice([None, {"city": "Oslo"}, {"city": None}]) for _ in range(rows)]),
+        "span": pa.array([chosen.choice([None, (1, 2, 3)]) for _ in range(rows)], pa.month_day_nano_interval()),
     }
     table = database.create_table("t", primary_key="id", data=pa.table(data))
     table.maintain("flush")
@@ -61,6 +66,7 @@ def _answer(db: Database, text: str, params: list[Any] | None) -> Any:
 
 def _check(db: Database, monkeypatch: pytest.MonkeyPatch, text: str, params: list[Any] | None = None) -> None:
     alone = _answer(db, text, params)
+    assert not isinstance(alone[0], pa.Schema) or db._engine().describe(text, params).schema == alone[0]
     with monkeypatch.context() as patched:
         patched.setattr(engine, "statement", lambda given: dataclasses.replace(statement(given), one_table=None))
         assert alone == _answer(db, text, params), text
@@ -81,6 +87,9 @@ ALONE: list[tuple[str, list[Any] | None]] = [
     ("SELECT sum(d), min(d), max(d), min(s), max(day), count(ok) FROM t", None),
     ("SELECT s, count(*) AS n, sum(small) FROM t GROUP BY s", None),
     ("SELECT count(*) AS n, ok, day FROM t WHERE id > 7 GROUP BY day, ok", None),
+    ("SELECT id, id AS k, s, id AS l FROM t WHERE id < 9", None),
+    ("SELECT s, s AS k, count(*), count(*) AS n FROM t GROUP BY s", None),
+    ("SELECT sum(u8), max(u8) FROM t", None),
     ("SELECT count(*), sum(x), min(x), avg(x) FROM none", None),
     ("SELECT x, count(*) FROM none GROUP BY x", None),
 ]  # fmt: skip
@@ -107,6 +116,11 @@ FOR_DATAFUSION: list[tuple[str, list[Any] | None]] = [
     ("SELECT count(s) FILTER (WHERE id > 3) FROM t", None),
     ("SELECT sum(id) OVER () FROM t WHERE id < 3", None),
     ("SELECT max(ok) FROM t", None),
+    ("SELECT sum(u64) FROM t", None),
+    ("SELECT tags, count(*) FROM t GROUP BY tags", None),
+    ("SELECT at, count(*) FROM t GROUP BY at", None),
+    ("SELECT span, count(*) FROM t GROUP BY span", None),
+    ("SELECT max(tags), min(at), max(span) FROM t", None),
     ("SELECT avg(d) FROM t", None),
     ("SELECT id FROM t LIMIT 0", None),
     ("SELECT DISTINCT s FROM t", None),
@@ -126,6 +140,12 @@ def test_both_ways_mean_the_same(
 def test_the_simple_ones_are_for_the_store() -> None:
     for text, _ in ALONE:
         assert statement(text).one_table is not None, text
+
+
+def test_lists_and_structs_make_groups(db: Database) -> None:
+    for column in ("tags", "at", "span"):
+        assert db.sql(f"SELECT {column}, count(*) AS n FROM t GROUP BY {column}").rows > 1
+    assert db.sql("SELECT id, id AS k FROM t WHERE id = 2").to_pylist() == [{"id": 2, "k": 2}]
 
 
 def test_a_sum_beyond_64_bits_means_the_same(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
