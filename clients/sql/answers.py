@@ -49,6 +49,12 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pa.types.is_list(kind):
         return pa.list_(_plain_type(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_plain_type(kind.value_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain_type(kind.value_type), kind.list_size)
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
     return kind

@@ -41,6 +41,9 @@ ANSWERS: list[tuple[str, list[Any] | None, pa.DataType, list[Any]]] = [
     ("SELECT CASE WHEN id = ? THEN d ELSE 1.255 END FROM t", [2], pa.decimal128(10, 3), [Decimal("1.255")]),
     ("SELECT CASE WHEN id = 2 THEN b ELSE ? END FROM t", [2.5], pa.float64(), [2.5]),
     ("SELECT b * b FROM t", None, pa.int32(), [1]),
+    ("SELECT map(['k'], [s]) FROM t", None, pa.map_(pa.string(), pa.string()), [[("k", "a")]]),
+    ("SELECT arrow_cast([s], 'LargeList(Utf8View)') FROM t", None, pa.large_list(pa.string()), [["a"]]),
+    ("SELECT arrow_cast([s], 'FixedSizeList(1, Utf8View)') FROM t", None, pa.list_(pa.string(), 1), [["a"]]),
     ("SELECT ARRAY[u + u] FROM t", None, pa.list_(pa.int16()), [[14]]),
 ]
 
