@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -48,11 +49,13 @@ def in_time(tree: exp.Expr) -> tuple[str, dict[str, Moments]]:
     """
     copy = tree.copy()
     moved: dict[str, Moments] = {}
+    taken = {node.alias_or_name for node in copy.find_all(exp.CTE)} | {node.name for node in copy.find_all(exp.Table)}
     for node in list(copy.find_all(exp.Table)):
         if not _is_moved(node):
             continue
         moments = _of_function(node.this) if isinstance(node.this, exp.Func) else _of_version(node)
-        name = f"{moments.table}@{len(moved) + 1}"
+        own_names = (f"{moments.table}@{number}" for number in count(len(moved) + 1))
+        name = next(own for own in own_names if own not in taken and own not in moved)
         moved[name] = moments
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(moments.table, quoted=True))
         node.replace(exp.Table(this=exp.to_identifier(name, quoted=True), alias=alias.copy()))

@@ -152,6 +152,17 @@ def test_one_snapshot(db: Database, homes: nyala.Table) -> None:
         db.sql("SELECT * FROM homes", as_of=dt.datetime(2001, 1, 1, tzinfo=dt.UTC)).to_arrow()
 
 
+def test_a_table_of_another_time_takes_no_name(db: Database, homes: nyala.Table) -> None:
+    db.create_table("homes@1", primary_key="id", data={"id": [1], "city": ["Alta"]})
+    moment = db.now()
+    homes.delete({"id": [1]})
+    text = """SELECT old.city, r.city AS other FROM at('homes', ?) AS old JOIN "homes@1" AS r ON r.id = old.id"""
+    assert cells(db.sql(text, [moment]).to_arrow()) == [("Bergen", "Alta")]
+    text = """WITH "homes@1" AS (SELECT 1 AS id) SELECT r.*, old.city FROM at('homes', ?) AS old JOIN "homes@1" AS r"""
+    assert cells(db.sql(text + " ON r.id = old.id", [moment]).to_arrow()) == [(1, "Bergen")]
+    db.drop_table("homes@1")
+
+
 @pytest.mark.parametrize("name", ["Homes", "Odd homes", "a.b", 'say "x"'])
 def test_names_of_tables_keep_their_letters(db: Database, name: str) -> None:
     """Also in plans that the store does not answer alone: with an expression, a join, a change."""
