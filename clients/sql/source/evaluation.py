@@ -14,7 +14,7 @@ import pyarrow.types as types
 
 from ....schemas import compute as pc
 from ....schemas.errors import InvalidArgumentError
-from .parts import AND, NOT, OR, PushedCall, PushedColumn, PushedPart, plain_array
+from .parts import AND, FIELD, NOT, OR, PushedCall, PushedColumn, PushedPart, plain_array
 
 _Cells: TypeAlias = pa.Array | pa.Scalar
 
@@ -165,6 +165,15 @@ def _cast(arguments: list[_Cells], options: dict[str, Any]) -> _Cells:
     return arguments[0].cast(options["to_type"].type)
 
 
+def _field(arguments: list[_Cells], options: dict[str, Any]) -> _Cells:
+    kind = arguments[0].type
+    for name in options["indices"]:
+        if not types.is_struct(kind) or kind.get_field_index(name) < 0:
+            raise InvalidArgumentError(f"the filter names the field {name!r}, which a value of type {kind} lacks")
+        kind = kind.field(name).type
+    return pc.struct_field(arguments[0], options["indices"])
+
+
 _FUNCTIONS: dict[str, Callable[[list[_Cells], dict[str, Any]], _Cells]] = {
     AND: _folded("and_kleene"),
     OR: _folded("or_kleene"),
@@ -180,6 +189,7 @@ _FUNCTIONS: dict[str, Callable[[list[_Cells], dict[str, Any]], _Cells]] = {
     "is_nan": _is_nan,
     "is_in": _is_in,
     "cast": _cast,
+    FIELD: _field,
 }
 _ARITHMETIC = ("add", "subtract", "multiply", "divide", "negate", "abs")
 _PLAIN = {

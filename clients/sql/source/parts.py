@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from ....schemas.errors import InvalidArgumentError
 from ...convert.expression import options_of, words_of
 
 AND, OR, NOT = "and_kleene", "or_kleene", "invert"
+FIELD = "struct_field"
+"""The field of a struct, by the names in the option ``indices``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def part_of(expression: Any) -> PushedPart:
     """Return a pushed filter as parts. DataFusion also sends bare values: true, false, and None.
 
     Raises:
-        InvalidArgumentError: it names a column by its position, or has nested columns.
+        InvalidArgumentError: it names a column by its position.
     """
     if expression is None or isinstance(expression, bool):
         return PushedValue(pa.scalar(expression, pa.bool_()))
@@ -59,9 +62,13 @@ def part_of(expression: Any) -> PushedPart:
     batch, words = words_of(expression)
     open_calls: list[list[PushedPart]] = [[]]
     options: dict[str, Any] = {}
-    for kind, text in words:
+    words_left = iter(words)
+    for kind, text in words_left:
         if kind == "call":
             open_calls.append([])
+        elif kind == "nested_field_ref":  # of so many names
+            column, *fields = (name for _, name in islice(words_left, int(text)))
+            open_calls[-1].append(PushedCall(FIELD, [PushedColumn(column)], {"indices": fields}))
         elif kind == "field_ref":
             open_calls[-1].append(PushedColumn(text))
         elif kind == "literal":
@@ -73,9 +80,7 @@ def part_of(expression: Any) -> PushedPart:
             open_calls[-1].append(call(text, arguments, options))
             options = {}
         else:
-            raise InvalidArgumentError(
-                f"the filter has a {kind}: name a whole column, or give the filter as text, as in 'address.city = 1'"
-            )
+            raise InvalidArgumentError(f"the filter has a {kind}, which is not supported: name the column")
     return open_calls[0][0]
 
 

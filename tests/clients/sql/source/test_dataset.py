@@ -164,6 +164,42 @@ def test_engines_push_columns_and_filters(small: Table, scans: list[Any]) -> Non
 
 
 @pytest.mark.parametrize(
+    "condition",
+    [
+        "st.a = 1",
+        "st.a IS NULL",
+        "st.a <> 1 OR id = 3",
+        "st.s IN ('x', 'z') AND id < 4",
+        "st.a NOT IN (1, 2)",
+        "st['inner'].f > 1",
+        "NOT st['inner'].ok",
+        "st['inner'].f IS NULL",
+        "st.a = id + 1",
+        "st.s LIKE 'x%'",
+    ],
+)
+def test_fields_of_structs_are_filtered(db: Database, condition: str) -> None:
+    cells = [
+        {"a": 1, "s": "x", "inner": {"f": float("nan"), "ok": True}},
+        {"a": None, "s": "y", "inner": None},
+        None,
+        {"a": 5, "s": "x", "inner": {"f": 1.0, "ok": False}},
+    ]
+    kind = pa.struct(
+        [("a", pa.int64()), ("s", pa.string()), ("inner", pa.struct([("f", pa.float64()), ("ok", pa.bool_())]))]
+    )
+    rows = pa.table({"id": pa.array(range(4)), "st": pa.array(cells, kind)})
+    lazy = db.create_table("t", rows.schema, ["id"], data=rows).dataset()
+    text = f"SELECT id FROM {{}} WHERE {condition} ORDER BY id"
+    with duckdb.connect() as connection:
+        connection.register("lazy", lazy)
+        connection.register("given", rows)
+        connection.execute("CREATE TABLE plain AS SELECT * FROM given")
+        expected = connection.execute(text.format("plain")).fetchall()
+        assert expected and connection.execute(text.format("lazy")).fetchall() == expected
+
+
+@pytest.mark.parametrize(
     ("predicate", "where"),
     [
         (pl.col("n") > 4, {"op": ">", "column": "n", "value": 4}),

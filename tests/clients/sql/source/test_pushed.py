@@ -140,7 +140,8 @@ def read_everything_left(expression: Any) -> pa.RecordBatch:
     [
         (pc.field("nope") > 1, "names the column 'nope'; there are: id, n, f, g, s, b"),
         (pc.field(0) > 1, "instead of giving its position"),
-        (pc.field("n", "inner") > 1, "name a whole column"),
+        (pc.field("n", "inner") > 1, "names the field 'inner', which a value of type int32 lacks"),
+        (pc.field("n", 0) > 1, "instead of giving its position"),
         (pc.binary_repeat(s, n) == "aa", "'binary_repeat', which is not supported"),
         (s > n, "does not take values of type string and int32"),
     ],
