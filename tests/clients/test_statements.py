@@ -19,9 +19,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.engine.table.table import Table as StoredTable
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors, SnapshotTooOldError, StoreError
-from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema(
@@ -358,8 +356,8 @@ class Between:
         self.scans = 0
         original = store._statements._scan
 
-        def scan(table: StoredTable, spec: ScanSpec) -> Any:
-            found = original(table, spec)
+        def scan(*given: Any) -> Any:
+            found = original(*given)
             batches = list(found.batches)
             self.scans += 1
             happens(self.scans)
