@@ -22,10 +22,10 @@ from ...schemas.store.description import TableDescription
 from .answers import answer_schema, plain, plain_schema
 from .change.changes import Changes
 from .change.conflicts import TURNS, Turns
-from .change.dialect import NyalaSql
 from .change.many import of_all_rows
 from .change.names import quoted
 from .change.parameters import with_values
+from .change.written import WrittenSql
 from .deadline import Deadline, within
 from .exact_lists import exact_lists
 from .exact_numbers import exact_numbers
@@ -119,7 +119,7 @@ class SqlEngine:
     ) -> pa.Table:
         """Return the rows of a query within a statement, as of a moment. ``tables`` are in memory, and it may name
         them. Raises as ``query``."""
-        text = query.sql(dialect=NyalaSql)
+        text = query.sql(dialect=WrittenSql)
         return _Running(self, parsed(text), {}, moment, deadline or Deadline(None), tables).result().to_arrow()
 
     def describe(self, text: str, params: Parameters = None) -> Description:

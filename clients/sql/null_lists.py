@@ -47,7 +47,7 @@ def without_null_lists(text: str, tokens: Sequence[Token]) -> str:
             queries.append(queries[-1])
         elif token.token_type in _CLOSING and len(queries) > 1:
             queries.pop()
-        elif token.token_type is TokenType.IN and (elements := _elements(tokens, place + 1)):
+        elif token.token_type is TokenType.IN and (elements := elements_of(tokens, place + 1)):
             list_edits, column = _edits(tokens, place, elements, columns, queries[-1])
             edits += list_edits
             columns.add((queries[-1], column))
@@ -89,8 +89,9 @@ def _edits(
     return edits, column
 
 
-def _elements(tokens: Sequence[Token], place: int) -> list[list[Token]]:
-    """Return the elements of the list that begins at a place; nothing if there is none, or it is a query."""
+def elements_of(tokens: Sequence[Token], place: int) -> list[list[Token]]:
+    """Return the elements of the list in an SQL statement that begins at a place; nothing if there is none, or it is a
+    query."""
     if [token.token_type for token in tokens[place : place + 1]] != [TokenType.L_PAREN]:
         return []
     if place + 1 < len(tokens) and tokens[place + 1].token_type in (TokenType.SELECT, TokenType.WITH):

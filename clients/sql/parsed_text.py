@@ -9,10 +9,10 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token
 
 from ...schemas.errors import InvalidArgumentError
-from .change.dialect import NyalaSql
+from .change.written import WrittenSql
 
 N = TypeVar("N", bound=exp.Expr)
-_DIALECT = NyalaSql()
+_DIALECT = WrittenSql()
 _DEPTH_MAX = 400
 """Deeper statements would take Python, or DataFusion, to the end of their stacks."""
 

@@ -2,7 +2,8 @@
 
 DataFusion runs the text of a query as it was written, but for edits: a parameter gets DataFusion's form, a table that
 is read twice gets a name for each time, so that each time has a filter of its own, a table as of another time gets a
-name that stands for this time, and computations of integers get casts (`overflow`).
+name that stands for this time, and computations of integers get casts (`overflow`). So do the queries of statements
+that change rows (`change.written`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .null_lists import without_null_lists
 from .one_table import OneTable, one_table
 from .overflow import COMPUTED
 from .parsed_text import ParsedText, read_text
+from .postgres_words import with_known_functions
 from .time_travel import Moments, in_time, moves_in_time
 
 TEXT_MAX = 1 << 20
@@ -172,7 +174,7 @@ def parsed(text: str) -> Statement:
             raise InvalidArgumentError("EXPLAIN takes a query: SELECT, VALUES or WITH")
         return replace(query, kind=Kind.EXPLAIN, analyze=analyze)
     if kind is Kind.QUERY:
-        for rewrite in (with_json_functions, without_null_lists):
+        for rewrite in (with_json_functions, with_known_functions, without_null_lists):
             if (safe := rewrite(text, parts.tokens)) != text:
                 text, parts = safe, read_text(safe)
     edits, parameters = _parameters(parts.tokens)
@@ -191,7 +193,8 @@ def _query(text: str, parts: ParsedText, edits: list[Edit], parameters: tuple[st
     is_steady = not any(token.text.lower() in CHANGING for token in parts.tokens)
     moments: dict[str, Moments] = {}
     if moves_in_time(parts.of(exp.Table)):  # a new text, which has parameters in DataFusion's form already
-        text, moments = in_time(read_text(edited(text, edits)).tree)
+        text = edited(text, edits)
+        text, moments = in_time(text, read_text(text))
         parts, edits, plain = read_text(text), [], False
     uses, information = _uses(parts, shadows := _shadows(parts), moments, edits)
     alone = len(uses) == 1 and not information and uses[0].moments is None

@@ -12,6 +12,10 @@ from sqlglot import exp
 
 from ...schemas.cells.timestamp import read_moment
 from ...schemas.errors import InvalidArgumentError
+from .change.names import quoted
+from .change.written import place_of
+from .edits import Edit, edited
+from .parsed_text import ParsedText
 
 _MOMENT = "a moment in a query is text, as in '2026-01-31 12:00:00', a timestamp of the store, or a parameter"
 
@@ -40,26 +44,28 @@ def moves_in_time(tables: Iterable[exp.Table]) -> bool:
     return any(_is_moved(node) for node in tables)
 
 
-def in_time(tree: exp.Expr) -> tuple[str, dict[str, Moments]]:
-    """Return the text of an SQL query in which each table of another time has a name of its own, and what the names
-    stand for.
+def in_time(text: str, parts: ParsedText) -> tuple[str, dict[str, Moments]]:
+    """Return the text of an SQL query, whose ``parts`` these are, in which each table of another time has a name of its
+    own, and what the names stand for.
 
     Raises:
         InvalidArgumentError: a table, or a moment, is not written as such.
     """
-    copy = tree.copy()
     moved: dict[str, Moments] = {}
-    taken = {node.alias_or_name for node in copy.find_all(exp.CTE)} | {node.name for node in copy.find_all(exp.Table)}
-    for node in list(copy.find_all(exp.Table)):
+    edits: list[Edit] = []
+    taken = {node.alias_or_name for node in parts.of(exp.CTE)} | {node.name for node in parts.of(exp.Table)}
+    for node in parts.of(exp.Table):
         if not _is_moved(node):
             continue
         moments = _of_function(node.this) if isinstance(node.this, exp.Func) else _of_version(node)
         own_names = (f"{moments.table}@{number}" for number in count(len(moved) + 1))
         name = next(own for own in own_names if own not in taken and own not in moved)
         moved[name] = moments
-        alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(moments.table, quoted=True))
-        node.replace(exp.Table(this=exp.to_identifier(name, quoted=True), alias=alias.copy()))
-    return copy.sql(dialect="postgres"), moved
+        first, last = place_of(node), place_of(node.args.get("version") or node)
+        assert first is not None and last is not None, "the parser notes the places of tables"
+        alias = "" if node.alias else f" AS {quoted(moments.table)}"
+        edits.append(Edit(first.start, last.end, quoted(name) + alias))
+    return edited(text, edits), moved
 
 
 def _is_moved(node: exp.Table) -> bool:

@@ -13,6 +13,7 @@ from .literals import NO_LITERAL, is_default, literal
 from .names import name_of, shown
 from .target import ChangeTarget
 from .values import assigned, column_of, default_of, refuse_null
+from .written import reworded
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def _expressions(each: exp.EQ, count: int) -> list[exp.Expr]:
 def _alone(query: exp.Subquery, at: int) -> exp.Expr:
     """Return a subquery that has only one of its columns. One with aggregates stays whole: they make it one row."""
     whole = query.this.copy()
+    reworded(whole)
     chosen = whole.expressions[at]
     if all((each.find(exp.AggFunc) is None) == (chosen.find(exp.AggFunc) is None) for each in whole.expressions):
         whole.set("expressions", [chosen])

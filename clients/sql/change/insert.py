@@ -18,6 +18,7 @@ from .target import ChangeTarget, Reading
 from .translate import EXCLUDED
 from .values import assigned, column_of, default_of, refuse_long, refuse_null
 from .writing import Part, Work, is_one_write
+from .written import reworded
 
 KIND = "INSERT"
 _NEW = "nyala_new_rows"
@@ -86,6 +87,7 @@ def _with_names(query: exp.Query) -> exp.Query:
         seen.add(name)
     if selected:
         first.set("expressions", selected)
+        reworded(first)
     return query
 
 
@@ -96,6 +98,7 @@ def _with(query: exp.Query, shared: exp.With) -> exp.Query:
     if own is not None:
         merged.set("expressions", [*merged.expressions, *own.expressions])
     query.set("with_", merged)
+    reworded(query)
     return query
 
 

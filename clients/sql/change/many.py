@@ -8,6 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from .literals import is_default
+from .written import in_place_of
 
 _NAME = "nyala_parameters"
 
@@ -32,4 +33,4 @@ def of_all_rows(tree: exp.Expr, parameters: pa.Table) -> tuple[exp.Expr, dict[st
 def _column(node: exp.Expr) -> exp.Expr:
     if not isinstance(node, exp.Parameter):
         return node
-    return exp.column(f"p{node.name}" if node.name.isdecimal() else node.name, _NAME)
+    return in_place_of(node, exp.column(f"p{node.name}" if node.name.isdecimal() else node.name, _NAME))

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.phrases import perhaps
+from .written import in_place_of
 
 CATALOG, SCHEMA = "nyala", "public"
 """The only catalog and schema that there are; a name may stand without them."""
@@ -78,7 +79,9 @@ def of_table(node: exp.Expr, table: str, names: Collection[str] | None = None) -
 
     def named(part: exp.Expr) -> exp.Expr:
         is_bare = isinstance(part, exp.Column) and not part.table and part.find_ancestor(exp.Query) is None
-        return column(name_of(part), table) if is_bare and (names is None or name_of(part) in names) else part
+        if not is_bare or (names is not None and name_of(part) not in names):
+            return part
+        return in_place_of(part, column(name_of(part), table))
 
     return node.copy().transform(named)
 

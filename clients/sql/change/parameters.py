@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from ....schemas import compute as pc
 from ....schemas.errors import InvalidArgumentError
+from .written import in_place_of
 
 
 def with_values(tree: exp.Expr, values: Mapping[str, pa.Scalar]) -> exp.Expr:
@@ -22,7 +23,11 @@ def with_values(tree: exp.Expr, values: Mapping[str, pa.Scalar]) -> exp.Expr:
     """
     if not values:
         return tree
-    return tree.copy().transform(lambda node: _value(node, values) if isinstance(node, exp.Parameter) else node)
+
+    def valued(node: exp.Expr) -> exp.Expr:
+        return in_place_of(node, _value(node, values)) if isinstance(node, exp.Parameter) else node
+
+    return tree.copy().transform(valued)
 
 
 def _value(node: exp.Parameter, values: Mapping[str, pa.Scalar]) -> exp.Expr:
