@@ -42,6 +42,7 @@ from .overflow import checked
 from .parameters import parameter_types
 from .plans import QueryPlan, QueryPlans
 from .result import Result, changed
+from .right_joins import REDUCTION
 from .statement import Kind, Statement, TableUse, parsed, statement
 
 _LIST_SHARE = 16
@@ -213,7 +214,7 @@ class _Running:
     def result(self) -> Result:
         """Read the tables, and return the rows that DataFusion makes of them."""
         if not self._tables and self._query.kind is Kind.QUERY:
-            self._session()
+            self._running_session()
             return self._streamed(self._failing(self._frame_checked)[0], {})
         if (later := self._after_lists()) is not None:
             return later.result()
@@ -307,6 +308,13 @@ class _Running:
                 register_rows(session, use.name, rows)
         return session
 
+    def _running_session(self) -> SessionContext:
+        """Return a new session in which the query is to run, so that DataFusion makes no RIGHT JOIN of a FULL JOIN."""
+        session = self._session()
+        if "full" in self._text.lower():
+            session.remove_optimizer_rule(REDUCTION)
+        return session
+
     def _frame_checked(self) -> tuple[DataFrame, Any]:
         """Plan the query, so that it keeps to NULL in lists and to numbers beside decimals, and its computations of
         integers do not wrap around. Return it with its optimized plan."""
@@ -344,7 +352,7 @@ class _Running:
 
     def _planned(self, plan: QueryPlan, leaves: dict[str, Leaf]) -> DataFrame:
         """Plan the query over the rows that were read."""
-        session = self._session()
+        session = self._running_session()
         for name, table in self._tables.items():
             register(session, self._store, name, table, leaves.get(name), self._engine._partitions)
         frame = self._frame_in()

@@ -2,8 +2,8 @@
 
 DataFusion runs the text of a query as it was written, but for edits: a parameter gets DataFusion's form, a table that
 is read twice gets a name for each time, so that each time has a filter of its own, a table as of another time gets a
-name that stands for this time, and computations of integers get casts (`overflow`). So do the queries of statements
-that change rows (`change.written`).
+name that stands for this time, computations of integers get casts (`overflow`), and right joins become left ones. So do
+the queries of statements that change rows (`change.written`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from .one_table import OneTable, one_table
 from .overflow import COMPUTED
 from .parsed_text import ParsedText, read_text
 from .postgres_words import with_known_functions
+from .right_joins import without_right_joins
 from .time_travel import Moments, in_time, moves_in_time
 
 TEXT_MAX = 1 << 20
@@ -174,7 +175,7 @@ def parsed(text: str) -> Statement:
             raise InvalidArgumentError("EXPLAIN takes a query: SELECT, VALUES or WITH")
         return replace(query, kind=Kind.EXPLAIN, analyze=analyze)
     if kind is Kind.QUERY:
-        for rewrite in (with_json_functions, with_known_functions, without_null_lists):
+        for rewrite in (with_json_functions, with_known_functions, without_null_lists, without_right_joins):
             if (safe := rewrite(text, parts.tokens)) != text:
                 text, parts = safe, read_text(safe)
     edits, parameters = _parameters(parts.tokens)

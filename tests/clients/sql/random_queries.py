@@ -96,7 +96,8 @@ class Queries:
         kind = self._draw.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
         same = ["p.id = q.id", "p.x = q.x", "p.s = q.s", "p.x = q.x AND p.s = q.s"]
         on = self._draw.choice([*same, "p.d = q.d", "p.x = q.d", "p.f = q.d"])
-        more = f" WHERE {self._condition('p', 1)}" if self._draw.random() < 0.6 else ""
+        sides = self._draw.choice(["", "p", "p", "q", "pq", "pq"])
+        more = " WHERE " + " AND ".join(f"({self._condition(side, 1)})" for side in sides) if sides else ""
         first, second = self._two()
         return f"SELECT p.id, q.id, p.s, q.x FROM {first} AS p {kind} {second} AS q ON {on}{more}"
 
