@@ -75,6 +75,4 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
         return column if column.type == field.type else column.cast(field.type)
     except pa.ArrowInvalid:
         hint = ": cast an operand to bigint" if pa.types.is_integer(field.type) else ""
-        raise InvalidArgumentError(
-            f"a value of column {field.name!r} is out of the range of {field.type}{hint}"
-        ) from None
+        raise InvalidArgumentError(f"a computed value is out of the range of {field.type}{hint}") from None

@@ -1,8 +1,9 @@
 """Lists of IN that are queries, where DataFusion forgets NULL.
 
 It joins with the list by a mark, or by an anti join, which knows two outcomes. IN has three. That matters below NOT, in
-CASE, in a result, and for a list that refers to the query around it. There this module writes ``x <> ALL (...)`` for
-``x NOT IN (...)``, and ``x = ANY (...)`` for ``x IN (...)``. They mean the same, take more time, and have all three.
+CASE, and for a list that refers to the query around it. There this module writes ``x <> ALL (...)`` for ``x NOT IN
+(...)``, and ``x = ANY (...)`` for ``x IN (...)``. They mean the same, take more time, and have all three. In a result
+DataFusion refuses such lists.
 """
 
 from __future__ import annotations

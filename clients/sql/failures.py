@@ -12,7 +12,7 @@ from ...schemas.phrases import perhaps
 _PREFIX = re.compile(
     r"^(?:(?:DataFusion|Arrow|External|Execution|Schema|SQL|Parquet|Compute|Cast|Invalid argument|Internal|Context|"
     r"This feature is not implemented|Error during planning|type_coercion|Optimizer rule '[a-z_]+' failed|caused by|"
-    r"ParserError\(\")\s*(?:error)?:?\s*)+",
+    r"Invalid \(non-executable\) plan after Analyzer|ParserError\(\")\s*(?:error)?:?\s*)+",
     re.IGNORECASE,
 )
 _UNKNOWN_COLUMN = re.compile(r'No field named (?P<name>(?:"(?:[^"]|"")*"|[^.\s]+)(?:\.(?:"(?:[^"]|"")*"|[^.\s]+))?)')
@@ -29,12 +29,42 @@ _OPERATOR = re.compile(
 _RUST = re.compile(r"(?:Utf8View|Utf8|Int64|Int32|Float64|Boolean)\((\"?)(.*?)\1\)")
 _OWN = re.compile(r"value: InvalidArgumentError\((?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\)")
 """An error of a function in Python."""
+_NODE = r"(?:Physical plan does not support logical expression|Unsupported ast node(?: in \w+)?:?) "
+_NOT_HERE = [
+    (
+        re.compile(
+            _NODE + r"(?:Exists|InSubquery|SetComparison)\b|In/Exist/SetComparison subquery|"
+            r"No field named .*(?:= ANY|<> ALL|EXISTS|IN) (?:\(<subquery>\)|THEN|AND|OR|END)"
+        ),
+        "IN, ANY, ALL and EXISTS with a query are conditions of WHERE, HAVING and ON alone: elsewhere join with the "
+        "query",
+    ),
+    (
+        re.compile(_NODE + "ScalarSubquery"),
+        "a query that stands for a value may refer to the query around it by = alone: write a join",
+    ),
+    (
+        re.compile(_NODE + "OuterReferenceColumn"),
+        "a part of the query refers to a table beside it, which is not supported here: write a join, or unnest() in "
+        "the list of a SELECT",
+    ),
+    (
+        re.compile(_NODE + "WindowFunction"),
+        "window functions are not allowed here: compute them in a query of FROM",
+    ),
+    (re.compile(_NODE + "Collate"), "COLLATE is not supported: texts are compared by their bytes"),
+    (re.compile(_NODE + r"(?P<node>\w+)"), "{node} is not supported here"),
+]
+"""What DataFusion says of parts of queries that it cannot run, and what to say in place of it."""
 _LONGEST = 300
 
 
 def failure(error: BaseException, columns: Iterable[str], functions: Iterable[str], memory_bytes: int) -> StoreError:
     """Return what to raise for an error of DataFusion; ``columns`` are those that the statement's tables have."""
     text = str(error).strip()
+    for pattern, message in _NOT_HERE:
+        if (refused := pattern.search(text)) is not None:
+            return InvalidArgumentError(f"the statement cannot be run: {message.format(**refused.groupdict())}")
     if (unknown := _UNKNOWN_COLUMN.search(text)) is not None:
         return _unknown_column(unknown["name"].rstrip("."), text, columns)
     if (called := _UNKNOWN_FUNCTION.search(text)) is not None:
@@ -65,6 +95,8 @@ def _unknown_column(name: str, text: str, columns: Iterable[str]) -> InvalidArgu
     exact = next((each for each in names if each.lower() == bare.lower() and each != bare), None)
     if exact is not None:
         return InvalidArgumentError(f'there is no column {bare!r}: write "{exact}", with its quotes')
+    if bare in names:
+        return InvalidArgumentError(f"there is no column {name} here")
     return InvalidArgumentError(f"there is no column {bare!r}{perhaps(bare, names)}")
 
 

@@ -2,12 +2,12 @@
 
 _KNOWN = """
 abs acos acosh array_add array_any_value array_append array_avg array_cat array_compact array_concat
-array_contains array_dims array_distance array_distinct array_element array_empty array_except array_extract
-array_has array_has_all array_has_any array_indexof array_intersect array_join array_length array_max array_min
+array_contains array_dims array_distance array_distinct array_element array_except
+array_has array_has_all array_has_any array_intersect array_join array_length array_max array_min
 array_ndims array_normalize array_pop_back array_pop_front array_position array_positions array_prepend
-array_product array_push_back array_push_front array_remove array_remove_all array_remove_n array_replace
+array_product array_remove array_remove_all array_remove_n array_replace
 array_replace_all array_replace_n array_reverse array_scale array_slice array_sort array_subtract array_sum
-array_to_string array_union arrays_overlap arrays_zip arrow_cast arrow_try_cast arrow_typeof ascii asin asinh atan
+array_to_string array_union arrays_zip arrow_cast arrow_try_cast arrow_typeof ascii asin asinh atan
 atan2 atanh bit_length btrim cardinality cbrt ceil char_length character_length chr coalesce concat concat_ws
 contains cos cosh cosine_distance cot current_date current_time current_timestamp date_bin date_format date_part
 date_trunc datepart datetrunc decode degrees digest dot_product element_at empty encode ends_with exp factorial
