@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
-from .change.names import CATALOG, SCHEMA
+from .change.names import CATALOG, SCHEMA, lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,4 +325,4 @@ def _output(node: exp.Expr) -> str:
 def _name(identifier: Any) -> str:
     if not isinstance(identifier, exp.Identifier):
         return ""
-    return identifier.name if identifier.args.get("quoted") else identifier.name.lower()
+    return identifier.name if identifier.args.get("quoted") else lower(identifier.name)

@@ -19,6 +19,7 @@ from sqlglot import exp
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import TableDescription
+from .change.names import lower
 from .result import Result
 from .source.pushed import one_nan
 
@@ -292,4 +293,4 @@ class _QueryReader:
 
 
 def _name(identifier: Any) -> str:
-    return identifier.name if identifier.args.get("quoted") else identifier.name.lower()
+    return identifier.name if identifier.args.get("quoted") else lower(identifier.name)

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token
 
 from ...schemas.errors import InvalidArgumentError
 from .change.dialect import NyalaSql
-from .change.names import quoted
+from .change.names import lower, quoted
 from .edits import Edit, edited
 
 REDUCTION = "eliminate_outer_join"
@@ -106,7 +106,7 @@ def _name(table: Any) -> str:
     identifier = alias.this if alias is not None else table.this
     if not isinstance(identifier, exp.Identifier):
         return ""
-    return identifier.name if identifier.args.get("quoted") else identifier.name.lower()
+    return identifier.name if identifier.args.get("quoted") else lower(identifier.name)
 
 
 class _PlacedParser(NyalaSql.Parser):

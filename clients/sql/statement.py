@@ -24,7 +24,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
-from .change.names import quoted
+from .change.names import lower, quoted
 from .edits import Edit, edited
 from .first_lists import FirstLists, first_lists
 from .functions import CHANGING
@@ -312,7 +312,7 @@ def _is_information(node: exp.Table) -> bool:
 def _name(identifier: Any) -> str:
     """Return the name that an identifier stands for: without quotes it is in lower case, as in PostgreSQL."""
     text = identifier.name
-    return text if identifier.args.get("quoted") else text.lower()
+    return text if identifier.args.get("quoted") else lower(text)
 
 
 def _renamed(node: exp.Table, own: str) -> Edit:

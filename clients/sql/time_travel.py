@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from ...schemas.cells.timestamp import read_moment
 from ...schemas.errors import InvalidArgumentError
-from .change.names import quoted
+from .change.names import lower, quoted
 from .change.written import place_of
 from .edits import Edit, edited
 from .parsed_text import ParsedText
@@ -88,7 +88,7 @@ def _of_version(node: exp.Table) -> Moments:
     version = node.args["version"]
     if str(version.args.get("kind")).upper() != "AS OF" or not isinstance(node.this, exp.Identifier):
         raise InvalidArgumentError("write FOR SYSTEM_TIME AS OF moment; changes('table', since, until) reads a range")
-    table = node.name if node.this.args.get("quoted") else node.name.lower()
+    table = node.name if node.this.args.get("quoted") else lower(node.name)
     return Moments(table, _checked(version.expression))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from string import ascii_lowercase, ascii_uppercase
 
 from sqlglot import exp
 
@@ -12,6 +13,7 @@ from .written import in_place_of
 
 CATALOG, SCHEMA = "nyala", "public"
 """The only catalog and schema that there are; a name may stand without them."""
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _ABOUT_TABLES = {"this", "alias", "db", "catalog", "only"}
 _WORDS = {
     "with_": "WITH",
@@ -29,6 +31,11 @@ _WORDS = {
 }
 
 
+def lower(name: str) -> str:
+    """Return what a name of SQL means that is not quoted. Letters beyond ASCII stay, as in DataFusion."""
+    return name.translate(_LOWER)
+
+
 def name_of(node: exp.Expr | str) -> str:
     """Return the name that an identifier of SQL, or a column or table of one part, means: in lower case unless
     quoted."""
@@ -37,7 +44,7 @@ def name_of(node: exp.Expr | str) -> str:
     part = node if isinstance(node, exp.Identifier) else node.this
     if not isinstance(part, exp.Identifier):
         raise InvalidArgumentError(f"{shown(node)} is no name: give the plain name of a table or column")
-    return part.this if part.args.get("quoted") else part.this.lower()
+    return part.this if part.args.get("quoted") else lower(part.this)
 
 
 def table_name(node: exp.Expr | None) -> str:

@@ -176,6 +176,20 @@ def test_names_of_tables_keep_their_letters(db: Database, name: str) -> None:
     db.drop_table(name)
 
 
+def test_letters_beyond_ascii_stay_as_they_are(db: Database) -> None:
+    db.sql("CREATE TABLE \u00c4A (id bigint PRIMARY KEY, \u00d6B int)")
+    db.sql("INSERT INTO \u00c4a (id, \u00d6b) VALUES (1, 2)")
+    assert db.tables() == ["\u00c4a"]
+    for text in ("", " WHERE \u00d6b > 1 ORDER BY id", " AS t WHERE t.id + 0 = 1"):
+        assert cells(db.sql(f"SELECT \u00d6B FROM \u00c4A{text}").to_arrow()) == [(2,)]
+        with pytest.raises(NotFoundError, match="there is no table '\u00e4a'"):
+            db.sql(f"SELECT id FROM \u00e4a{text}")
+    before = db.now()
+    assert db.sql(f"SELECT \u00d6B FROM \u00c4A FOR SYSTEM_TIME AS OF {before}").rows == 1
+    with pytest.raises(InvalidArgumentError, match="out of the range of bigint"):
+        db.sql("SELECT \u00d6B + 9223372036854775807 FROM \u00c4A").to_arrow()
+
+
 def test_what_there_is(db: Database, homes: nyala.Table) -> None:
     assert cells(db.sql("SHOW TABLES").to_arrow()) == [("homes",)]
     described = db.sql("DESCRIBE homes").to_arrow().to_pylist()
