@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import IntEnum
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -87,13 +86,12 @@ def exact_numbers(text: str, tables: Mapping[str, pa.Schema], values: Mapping[st
     if not (any("decimal" in kind for kind in types) or _DECIMALS.search(text)):
         return text
     columns = tuple((name, columns_of(schema, _kind_of_type)) for name, schema in tables.items())
-    if values:
-        return _exact(text, columns, {name: _parameter(value) for name, value in values.items()})
-    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _exact)(text, columns)
+    parameters = tuple((name, _parameter(value)) for name, value in (values or {}).items())
+    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _exact)(text, columns, parameters)
 
 
 def _exact(
-    text: str, tables: tuple[tuple[str, Columns], ...], parameters: Mapping[str, _Parameter] = MappingProxyType({})
+    text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, _Parameter], ...] = ()
 ) -> str:
     tree = sqlglot.parse_one(text, dialect=PlacedSql)
     try:
@@ -101,7 +99,7 @@ def _exact(
     except OptimizeError:  # DataFusion says why it is none
         return text
     by_query = {id(scope.expression): scope for scope in scopes}
-    kinds = _Numbers({name: dict(columns) for name, columns in tables}, by_query, parameters=parameters)
+    kinds = _Numbers({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
     nodes = [(node, scope) for scope in scopes for node in scope.walk()]
     groups = [(group, scope) for node, scope in nodes for group in _groups(node)]
     casts = [cast for group, scope in groups for cast in _casts(group, scope, kinds)]

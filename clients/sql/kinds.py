@@ -58,16 +58,16 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.replace("_", "").split())
 
 
-_OF_CELLS = words("array_max array_min array_any_value array_element array_extract element_at explode unnest flatten")
+_OF_CELLS = words("array_max array_min array_any_value array_element element_at explode unnest flatten")
 _LISTS = words(
     "array_append array_cat array_compact array_concat array_distinct array_except array_intersect array_pop_back "
-    "array_pop_front array_prepend array_push_back array_push_front array_remove array_remove_all array_remove_n "
+    "array_pop_front array_prepend array_remove array_remove_all array_remove_n "
     "array_replace array_replace_all array_replace_n array_reverse array_slice array_sort array_union map_extract "
     "map_values"
 )
 _MADE = words("array make_array make_list array_agg")
 INTEGERS = words(
-    "array_indexof array_length array_ndims array_position array_size ascii bit_length cardinality char_length "
+    "array_length array_ndims array_position array_size ascii bit_length cardinality char_length "
     "character_length count dense_rank factorial find_in_set instr length levenshtein ntile octet_length position rank "
     "regexp_count regexp_instr row_number str_position strpos to_unixtime approx_distinct"
 )
