@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ...schemas.cells.json_text import path_of, values_at
 from ...schemas.errors import InvalidArgumentError
 from .edits import Edit, edited
+from .parsed_text import ParsedText
 
 FUNCTIONS = {TokenType.ARROW: "json_get", TokenType.DARROW: "json_get_text"}
 """The functions of the operators."""
@@ -29,12 +30,13 @@ _NO_CALLS = frozenset(_KEYWORDS.split())
 """Words before a parenthesis that is not one of a call."""
 
 
-def with_json_functions(text: str, tokens: Sequence[Token]) -> str:
-    """Return the text of a statement, whose ``tokens`` these are, with calls in place of the operators.
+def with_json_functions(text: str, parts: ParsedText) -> str:
+    """Return the text of a statement, whose ``parts`` these are, with calls in place of the operators.
 
     Raises:
         InvalidArgumentError: the path is no literal, or not one.
     """
+    tokens = parts.tokens
     if not any(token.token_type in FUNCTIONS for token in tokens):
         return text
     firsts: dict[int, int] = {}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from .edits import Edit, edited
+from .parsed_text import ParsedText
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
@@ -34,8 +35,9 @@ _BEFORE = {
 """What may stand before a column that is the whole operand."""
 
 
-def without_null_lists(text: str, tokens: Sequence[Token]) -> str:
-    """Return the text of a statement, whose ``tokens`` these are, with lists for columns that keep to NULL."""
+def without_null_lists(text: str, parts: ParsedText) -> str:
+    """Return the text of a statement, whose ``parts`` these are, with lists for columns that keep to NULL."""
+    tokens = parts.tokens
     edits: list[Edit] = []
     queries = [0]
     """At each depth of parentheses, where the SELECT begins that it belongs to."""

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from .edits import Edit, edited
 from .null_lists import elements_of
+from .parsed_text import ParsedText
 
 _NAMES = {"variance": "var_samp"}
 
 
-def with_known_functions(text: str, tokens: Sequence[Token]) -> str:
-    """Return the text of a query, whose ``tokens`` these are, with functions that DataFusion has."""
+def with_known_functions(text: str, parts: ParsedText) -> str:
+    """Return the text of a query, whose ``parts`` these are, with functions that DataFusion has."""
     edits: list[Edit] = []
-    for place, token in enumerate(tokens):
+    for place, token in enumerate(parts.tokens):
         word = token.text.lower()
         if token.token_type is not TokenType.VAR or word not in ("mod", *_NAMES):
             continue
-        arguments = elements_of(tokens, place + 1)
+        arguments = elements_of(parts.tokens, place + 1)
         if arguments and word in _NAMES:
             edits.append(Edit(token.start, token.end + 1, _NAMES[word]))
         elif len(arguments) == 2:

@@ -6,29 +6,30 @@ condition on ``a.x`` thus becomes one on ``b.x``, and rows are lost. Above ``b L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token
 
 from ...schemas.errors import InvalidArgumentError
 from .change.dialect import NyalaSql
 from .change.names import lower, quoted
 from .edits import Edit, edited
+from .parsed_text import ParsedText
 
 REDUCTION = "eliminate_outer_join"
 """The rule of DataFusion that makes a RIGHT JOIN of a FULL JOIN."""
 
 
-def without_right_joins(text: str, tokens: Sequence[Token]) -> str:
-    """Return an SQL query that has LEFT JOIN for each RIGHT JOIN, and its columns in the same order.
+def without_right_joins(text: str, parts: ParsedText) -> str:
+    """Return an SQL query, whose ``parts`` these are, with LEFT JOIN for each RIGHT JOIN, and its columns in the same
+    order.
 
     Raises:
         InvalidArgumentError: the order cannot be kept.
     """
-    rights = sum(token.text.upper() == "RIGHT" for token in tokens)
+    rights = sum(token.text.upper() == "RIGHT" for token in parts.tokens)
     for _ in range(rights):
         edits = next(
             (_swap(text, *place) for place in _places(sqlglot.parse_one(text, dialect=_PlacedSql), text)), None

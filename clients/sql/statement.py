@@ -34,9 +34,12 @@ from .one_table import OneTable, one_table
 from .overflow import COMPUTED
 from .parsed_text import ParsedText, read_text
 from .postgres_words import with_known_functions
+from .precedence import with_parentheses
 from .right_joins import without_right_joins
 from .time_travel import Moments, in_time, moves_in_time
 
+_REWRITES = (with_json_functions, with_known_functions, with_parentheses, without_null_lists, without_right_joins)
+"""Of the texts of queries, in this order."""
 TEXT_MAX = 1 << 20
 PARAMETERS_MAX = 1000
 _REMEMBERED_TEXT_MAX = 1 << 16
@@ -175,8 +178,8 @@ def parsed(text: str) -> Statement:
             raise InvalidArgumentError("EXPLAIN takes a query: SELECT, VALUES or WITH")
         return replace(query, kind=Kind.EXPLAIN, analyze=analyze)
     if kind is Kind.QUERY:
-        for rewrite in (with_json_functions, with_known_functions, without_null_lists, without_right_joins):
-            if (safe := rewrite(text, parts.tokens)) != text:
+        for rewrite in _REWRITES:
+            if (safe := rewrite(text, parts)) != text:
                 text, parts = safe, read_text(safe)
     edits, parameters = _parameters(parts.tokens)
     if len(parameters) > PARAMETERS_MAX:

@@ -56,7 +56,7 @@ def reworded(node: exp.Expr | None) -> None:
         node = node.parent
 
 
-class _WrittenParser(NyalaParser):
+class WrittenParser(NyalaParser):
     """Notes where expressions, queries, tables and parameters stand."""
 
     def _parse_disjunction(self) -> Any:
@@ -79,16 +79,12 @@ class _WrittenParser(NyalaParser):
 
     def _parse_parameter(self) -> Any:
         first = self._prev
-        node = super()._parse_parameter()
-        node.meta[_PLACE] = Place(self.sql, first.start, self._prev.end + 1)
-        return node
+        return self._from(first, super()._parse_parameter())
 
     def _parse_select(self, *given: Any, **named: Any) -> Any:
         first = self._curr
         node = super()._parse_select(*given, **named)
-        if isinstance(node, exp.Select | exp.SetOperation):
-            node.meta[_PLACE] = Place(self.sql, first.start, self._prev.end + 1)
-        return node
+        return self._from(first, node) if isinstance(node, exp.Select | exp.SetOperation) else node
 
     def _parse_set_operations(self, this: Any) -> Any:
         node = super()._parse_set_operations(this)
@@ -111,7 +107,10 @@ class _WrittenParser(NyalaParser):
 
     def _placed(self, parse: Callable[..., Any], *given: Any, **named: Any) -> Any:
         first = self._curr
-        node = parse(*given, **named)
+        return self._from(first, parse(*given, **named))
+
+    def _from(self, first: Any, node: Any) -> Any:
+        """Note that ``node`` begins with the token ``first``, and ends with the last token that was read."""
         if node is not None:
             node.meta[_PLACE] = Place(self.sql, first.start, self._prev.end + 1)
         return node
@@ -154,5 +153,5 @@ def _put_in(node: exp.Expr) -> Iterator[exp.Expr]:
 class WrittenSql(NyalaSql):
     """The dialect of SQL statements whose trees keep their words."""
 
-    Parser = _WrittenParser
+    Parser = WrittenParser
     Generator = _WrittenGenerator

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import duckdb
 import pyarrow as pa
 import pytest
-import sqlglot
 
 from nyala.clients.api.database import Database
 from nyala.clients.sql.exact_lists import exact_lists
 from nyala.clients.sql.null_lists import without_null_lists
+from nyala.clients.sql.parsed_text import read_text
 
 
 def rewritten(text: str) -> str:
-    return without_null_lists(text, list(sqlglot.tokenize(text, read="postgres")))
+    return without_null_lists(text, read_text(text))
 
 
 @pytest.mark.parametrize(
