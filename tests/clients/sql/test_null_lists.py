@@ -29,13 +29,31 @@ def rewritten(text: str) -> str:
         ("SELECT x IN (1, y IN (2, NULL), 3)", "SELECT x IN (1, (y IN (2) OR NULL), 3)"),
         ("SELECT x IN (SELECT y FROM t WHERE z IS NULL)", "SELECT x IN (SELECT y FROM t WHERE z IS NULL)"),
         ("SELECT x IN (SELECT NULL)", "SELECT x IN (SELECT NULL)"),
-        ("SELECT f(x) IN (1, NULL)", "SELECT f(x) IN (1, NULL)"),
+        ("SELECT f(x) IN (1, NULL)", "SELECT (f(x) IN (1) OR NULL)"),
         ("SELECT x IN (coalesce(NULL, 1), -NULL)", "SELECT x IN (coalesce(NULL, 1), -NULL)"),
         ("SELECT position('a' IN x), NULL", "SELECT position('a' IN x), NULL"),
         ("SELECT x IN (1), x IN (2), y IN (3)", "SELECT x IN (1), nullif(x, NULL) IN (2), y IN (3)"),
         ("SELECT x IN (1), t.X IN (NULL, 2)", "SELECT x IN (1), (nullif(t.X, NULL) IN (2) OR NULL)"),
         ("SELECT x IN (1) UNION SELECT x IN (2)", "SELECT x IN (1) UNION SELECT x IN (2)"),
-        ("SELECT a + x IN (1, NULL), -x IN (NULL), (a).x IN (2, NULL)", None),
+        (
+            "SELECT a + x IN (1, NULL), -x IN (NULL), (a).x IN (2, NULL)",
+            "SELECT (a + x IN (1) OR NULL), (-x = NULL), ((a).x IN (2) OR NULL)",
+        ),
+        (
+            "SELECT (x) IN (1), x+0 IN(2), (t.x)IN(3)",
+            "SELECT (x) IN (1), nullif(x+0, NULL) IN(2), nullif(nullif((t.x), NULL), NULL)IN(3)",
+        ),
+        ("SELECT x IN (1), x::int NOT IN (2)", "SELECT x IN (1), nullif(x::int, NULL) NOT IN (2)"),
+        ("SELECT x IN (1, 2), x IN (3), (t.X) IN (1,2)", "SELECT x IN (1, 2), nullif(x, NULL) IN (3), (t.X) IN (1,2)"),
+        ("SELECT x IN (?), x IN (?)", "SELECT x IN (?), nullif(x, NULL) IN (?)"),
+        ("SELECT x IN ($1), x IN ($1), x IN ($2)", "SELECT x IN ($1), x IN ($1), nullif(x, NULL) IN ($2)"),
+        ("SELECT x IN (1, NULL) GROUP BY x IN (1, NULL)", "SELECT (x IN (1) OR NULL) GROUP BY (x IN (1) OR NULL)"),
+        (
+            "SELECT (x IN (1, NULL)) IN (TRUE, NULL)",
+            "SELECT (nullif(((x IN (1) OR NULL)), NULL) IN (TRUE) OR NULL)",
+        ),
+        ("SELECT (a, b) IN ((1, 2), (3, 4))", None),
+        ("SELECT 1 IN (2), 1 IN (3)", None),
         ("SELECT x IN (1, (SELECT x IN (2)))", "SELECT x IN (1, (SELECT x IN (2)))"),
     ],
 )
@@ -53,6 +71,13 @@ def test_the_text(text: str, expected: str | None) -> None:
         ("n NOT IN (NULL)", []),
         ("n IN (2, NULL) OR n IN (1, 3, 4, 5, NULL)", [1, 2, 3, 4]),
         ("n NOT IN (1, 2, 3, 4) OR n NOT IN (5, 6, 7, 8)", [1, 2, 3, 4]),
+        ("(n) NOT IN (1, 2, 3, 4) OR (n) NOT IN (5, 6, 7, 8)", [1, 2, 3, 4]),
+        ("(n) NOT IN (1, 2) OR t.n NOT IN (5, 6)", [1, 2, 3, 4]),
+        ("n + 0 NOT IN (1, 2) OR n + 0 NOT IN (5, 6)", [1, 2, 3, 4]),
+        ("n::bigint NOT IN (1, 2) OR n NOT IN (5, 6)", [1, 2, 3, 4]),
+        ("n NOT IN (9, 8) AND n IN (1, 2) OR (n NOT IN (1, 2) OR n NOT IN (3, 4))", [1, 2, 3, 4]),
+        ("NOT (upper(n::text) IN ('1', NULL) AND upper(n::text) IN ('1', '2'))", [3, 4]),
+        ("NOT (-n IN (-1, NULL) AND -n IN (-1, -2))", [3, 4]),
         ("id + n IN (2, NULL)", [1]),
         ("NULL AND n NOT IN (1, 2, 3)", []),
         ("n IN (NULL) AND id > 0", []),
@@ -66,6 +91,26 @@ def test_null_is_not_forgotten(db: Database, condition: str, ids: list[int]) -> 
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, n INT)")
     db.sql("INSERT INTO t VALUES (0, NULL), (1, 1), (2, 2), (3, 3), (4, 4)")
     assert [row["id"] for row in db.sql(f"SELECT id FROM t WHERE {condition} ORDER BY id").to_pylist()] == ids
+
+
+def test_equal_lists_are_one_expression(db: Database) -> None:
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x INT, s TEXT)")
+    db.sql("INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b'), (3, NULL, NULL)")
+    for text in (
+        "SELECT x IN (1, NULL) AS k, count(*) AS n FROM t GROUP BY x IN (1, NULL)",
+        "SELECT (x) IN (1, NULL) AS k, count(*) AS n FROM t GROUP BY x IN (1, NULL) ORDER BY (x IN (1, NULL))",
+        "SELECT s, x IN (1, 2) AS k, count(*) AS n FROM t GROUP BY s, x IN (1, 2) ORDER BY x IN (1, 2), s",
+        "SELECT DISTINCT x IN (1, 2) AS k FROM t ORDER BY k",
+        "SELECT x IN (1, 2) AS k, x IN (3) AS m, count(*) AS n FROM t GROUP BY x IN (1, 2), x IN (3)",
+        "SELECT upper(s) IN ('A', NULL) AS k, count(*) AS n FROM t GROUP BY upper(s) IN ('A', NULL)",
+    ):
+        with duckdb.connect() as oracle:
+            rows = db.sql("SELECT * FROM t").to_arrow()
+            oracle.register("t", rows)
+            expected = oracle.execute(text).fetchall()
+        assert sorted(map(repr, (tuple(row.values()) for row in db.sql(text).to_pylist()))) == sorted(
+            map(repr, expected)
+        ), text
 
 
 def test_a_filter_that_is_null(db: Database) -> None:
