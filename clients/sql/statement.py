@@ -25,6 +25,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
 from .change.names import lower, quoted
+from .distinct_orders import with_numbered_orders
 from .edits import Edit, edited
 from .first_lists import FirstLists, first_lists
 from .functions import CHANGING
@@ -38,14 +39,21 @@ from .precedence import with_parentheses
 from .right_joins import without_right_joins
 from .time_travel import Moments, in_time, moves_in_time
 
-_REWRITES = (with_json_functions, with_known_functions, with_parentheses, without_null_lists, without_right_joins)
-"""Of the texts of queries, in this order."""
 TEXT_MAX = 1 << 20
 PARAMETERS_MAX = 1000
 _REMEMBERED_TEXT_MAX = 1 << 16
 _CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Neg, exp.Paren)
 INFORMATION = "information_schema"
 CATALOG, SCHEMA = "nyala", "public"
+_REWRITES = (
+    with_json_functions,
+    with_known_functions,
+    with_parentheses,
+    without_null_lists,
+    with_numbered_orders,
+    without_right_joins,
+)
+"""What edits the text of a query, in this order."""
 _NAMED = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of statements that it keeps as text

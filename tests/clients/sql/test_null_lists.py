@@ -100,7 +100,9 @@ def test_equal_lists_are_one_expression(db: Database) -> None:
         "SELECT x IN (1, NULL) AS k, count(*) AS n FROM t GROUP BY x IN (1, NULL)",
         "SELECT (x) IN (1, NULL) AS k, count(*) AS n FROM t GROUP BY x IN (1, NULL) ORDER BY (x IN (1, NULL))",
         "SELECT s, x IN (1, 2) AS k, count(*) AS n FROM t GROUP BY s, x IN (1, 2) ORDER BY x IN (1, 2), s",
-        "SELECT DISTINCT x IN (1, 2) AS k FROM t ORDER BY k",
+        "SELECT DISTINCT x IN (1, 2) AS k FROM t ORDER BY x IN (1, 2)",
+        "SELECT DISTINCT id > 2 AS j, x IN (1, NULL) AS k FROM t ORDER BY x IN (1, NULL) DESC, id > 2",
+        "SELECT DISTINCT x + 1 AS k FROM t ORDER BY x + 1, k LIMIT 5",
         "SELECT x IN (1, 2) AS k, x IN (3) AS m, count(*) AS n FROM t GROUP BY x IN (1, 2), x IN (3)",
         "SELECT upper(s) IN ('A', NULL) AS k, count(*) AS n FROM t GROUP BY upper(s) IN ('A', NULL)",
     ):

@@ -11,7 +11,7 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.clients.sql.engine import SqlEngine
 from nyala.clients.sql.fences import SqlLimits
-from nyala.clients.sql.parsed_text import tokens_of
+from nyala.clients.sql.parsed_text import read_text
 from nyala.clients.sql.right_joins import without_right_joins
 from nyala.schemas.errors import InvalidArgumentError
 
@@ -71,7 +71,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_texts(text: str) -> None:
-    assert " ".join(without_right_joins(text, tokens_of(text)).split()) == TEXTS[text]
+    assert " ".join(without_right_joins(text, read_text(text)).split()) == TEXTS[text]
 
 
 @pytest.mark.parametrize(
