@@ -97,7 +97,7 @@ class WrittenParser(NyalaParser):
 
     def _parse_query_modifiers(self, this: Any) -> Any:
         node = super()._parse_query_modifiers(this)
-        if node is not None:
+        if isinstance(node, exp.Query) and not isinstance(node, exp.Table):
             self._grown(node, place_of(node))
         return node
 

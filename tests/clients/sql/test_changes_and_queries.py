@@ -108,5 +108,7 @@ def test_statements_with_parameters_and_several_tables(db: Database) -> None:
         "SELECT id, x ^ ? AS x FROM p FOR SYSTEM_TIME AS OF ? WHERE p.id < ?",
         "SELECT id, x ^ $1 AS x FROM at('p', $2) WHERE p.id < $3",
     )
+    joined = "SELECT a.id, a.x FROM (at('p', ?) AS a JOIN p ON p.id = a.id) WHERE a.x ^ 0 < ?"
+    assert column(db, joined, [db.now(), 4]) == ["3", "2", "3"]
     for text in texts:
         assert column(db, text, [1, db.now(), 3]) == ["2", "5"]
