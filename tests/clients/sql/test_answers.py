@@ -65,5 +65,7 @@ def test_changes_keep_the_values_of_all_branches(t: Database) -> None:
 
 
 def test_a_value_beyond_its_column_is_an_error(t: Database) -> None:
-    with pytest.raises(InvalidArgumentError, match="a computed value is out of the range of int32: cast an operand to bigint"):
+    with pytest.raises(
+        InvalidArgumentError, match="a computed value is out of the range of int32: cast an operand to bigint"
+    ):
         t.sql("SELECT b + CAST(2147483647 AS int) AS k FROM t").to_arrow()
