@@ -12,7 +12,6 @@ import nyala
 from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import ManifestFile
-from nyala.engine.offload.leases import Leases
 from nyala.engine.offload.merge import compactions
 from nyala.engine.offload.merge import install_merge as outside
 from nyala.engine.offload.merge.concurrent_deltas import LaterDeltas
@@ -493,23 +492,4 @@ def test_a_compaction_has_a_time_to_live_and_does_not_survive_the_process() -> N
     assert not subject.fs.exists("compactions")
     with pytest.raises(NotFoundError):
         subject.store.compaction_commit(commit)
-    subject.close()
-
-
-@pytest.mark.parametrize("phase", [(MemoryFileSystem, "link"), (Leases, "add")], ids=["a link", "the lease"])
-def test_an_interrupted_begin_hands_nothing_out(monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str]) -> None:
-    subject = Subject()
-    for key in range(3):
-        subject.upsert(key, key + 10)
-        subject.flush()
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    at(monkeypatch, phase, True, interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        subject.store.compaction_begin(BEGIN)
-    assert not subject.tablet.handed_out and not subject.fs.list("compactions")
-    compact(subject)
-    subject.store.maintain("t", "compact")
     subject.close()

@@ -1,15 +1,17 @@
-"""Commits of merges that were done outside, when the disk or the power fails: nothing is lost, nothing is left."""
+"""Merges that are done outside, when the disk or the power fails or somebody interrupts: nothing is lost or left."""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
+from nyala.engine.offload.leases import Leases
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import StoreError
 from nyala.schemas.store.compaction import CompactionCommit
@@ -17,7 +19,8 @@ from tests.dose import dose
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.faults import CHANGES, assert_no_orphans, fail_once, upsert_unless_in_doubt
-from tests.engine.offload.merge.merging import BEGIN, merged
+from tests.engine.offload.merge.merging import BEGIN, compact, merged
+from tests.engine.phases import at
 from tests.engine.subject import Subject
 
 
@@ -111,3 +114,22 @@ def test_the_power_fails_at_each_call_of_a_commit() -> None:
         assert not after.fs.exists("compactions")
         after.upsert(1, 9, v=call)
         after.close()
+
+
+@pytest.mark.parametrize("phase", [(MemoryFileSystem, "link"), (Leases, "add")], ids=["a link", "the lease"])
+def test_an_interrupted_begin_hands_nothing_out(monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str]) -> None:
+    subject = Subject()
+    for key in range(3):
+        subject.upsert(key, key + 10)
+        subject.flush()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    at(monkeypatch, phase, True, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        subject.store.compaction_begin(BEGIN)
+    assert not subject.tablet.handed_out and not subject.fs.list("compactions")
+    compact(subject)
+    subject.store.maintain("t", "compact")
+    subject.close()
