@@ -2,7 +2,7 @@
 
 _KNOWN = """
 abs acos acosh array_add array_any_value array_append array_avg array_cat array_compact array_concat
-array_contains array_dims array_distance array_distinct array_element array_except
+array_dims array_distance array_distinct array_element array_except
 array_has array_has_all array_has_any array_intersect array_join array_length array_max array_min
 array_ndims array_normalize array_pop_back array_pop_front array_position array_positions array_prepend
 array_product array_remove array_remove_all array_remove_n array_replace

@@ -1,7 +1,8 @@
-"""Operators that DataFusion binds otherwise than PostgreSQL.
+"""Operators that DataFusion binds, or means, otherwise than PostgreSQL.
 
 It reads ``a IS DISTINCT FROM b AND c`` as ``a IS DISTINCT FROM (b AND c)``, ``a || b + c`` as ``(a || b) + c``,
 ``a LIKE b = c`` as ``a LIKE (b = c)``, and ``a | b & c`` as ``a | (b & c)``. So such expressions get parentheses.
+``a ^ b`` is a power, and not the exclusive or that DataFusion takes it for.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from .change.written import Place, WrittenParser, WrittenSql, place_of
 from .edits import Edit, edited
@@ -49,6 +51,20 @@ def with_parentheses(text: str, parts: ParsedText) -> str:
     places = [place for node in unclear if (place := _place(node)) is not None]
     ends = [Edit(place.end, place.end, ")") for place in places]
     return edited(text, ends + [Edit(place.start, place.start, "(") for place in places])
+
+
+def with_powers(text: str, parts: ParsedText) -> str:
+    """Return the text of a query, whose ``parts`` these are, with ``power(a, b)`` for each ``a ^ b``."""
+    if not any(token.token_type is TokenType.CARET for token in parts.tokens):
+        return text
+    edits: list[Edit] = []
+    powers = [*sqlglot.parse_one(text, dialect=_PlacedSql).find_all(exp.Pow)]
+    for node in reversed(powers):  # an inner one ends before what follows it
+        left, right = _place(node.this), _place(node.expression)
+        if left is not None and right is not None and text[left.end : right.start].strip() == "^":
+            edits += [Edit(right.end, right.end, ")"), Edit(left.end, right.start, ", ")]
+            edits.append(Edit(left.start, left.start, "power("))
+    return edited(text, edits)
 
 
 def _unclear(nodes: Iterable[exp.Expr]) -> Iterator[exp.Expr]:

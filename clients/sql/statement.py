@@ -35,7 +35,7 @@ from .one_table import OneTable, one_table
 from .overflow import COMPUTED
 from .parsed_text import ParsedText, read_text
 from .postgres_words import with_known_functions
-from .precedence import with_parentheses
+from .precedence import with_parentheses, with_powers
 from .right_joins import without_right_joins
 from .time_travel import Moments, in_time, moves_in_time
 
@@ -48,6 +48,7 @@ CATALOG, SCHEMA = "nyala", "public"
 _REWRITES = (
     with_json_functions,
     with_known_functions,
+    with_powers,
     with_parentheses,
     without_null_lists,
     with_numbered_orders,

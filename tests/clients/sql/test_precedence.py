@@ -98,6 +98,29 @@ def test_the_value(db: Database, text: str, expected: object) -> None:
     assert db.sql(f"SELECT {text} AS v").to_pylist() == [{"v": expected}]
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2 ^ 3", 8),
+        ("-2 ^ 2", 4),
+        ("2 ^ 3 ^ 2", 64),
+        ("2 ^ (3 ^ 2)", 512),
+        ("2 * 3 ^ 2 + 1", 19),
+        ("power(x, 2) ^ 2 ^ -1 || ''", "0.0625"),
+    ],
+)
+def test_a_power(db: Database, text: str, value: object) -> None:
+    """DataFusion has an exclusive or there."""
+    assert db.sql(f"SELECT {text} AS v FROM p WHERE x ^ 2 > 3").to_pylist() == [{"v": value}]
+
+
+def test_a_power_in_a_change(db: Database) -> None:
+    db.sql("CREATE TABLE powers (id bigint PRIMARY KEY, x int)")
+    db.sql("INSERT INTO powers VALUES (1, 7), (2, 1)")
+    db.sql("UPDATE powers SET x = x ^ ? WHERE x ^ 2 > 48", [3])
+    assert db.sql("SELECT x FROM powers ORDER BY id").to_pylist() == [{"x": 343}, {"x": 1}]
+
+
 def test_rows_are_chosen_by_both_conditions(db: Database) -> None:
     assert db.sql("SELECT id FROM p WHERE ok IS DISTINCT FROM FALSE AND FALSE").to_pylist() == []
     assert db.sql("SELECT id FROM p WHERE x IS DISTINCT FROM id AND ok").to_pylist() == []
