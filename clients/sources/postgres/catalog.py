@@ -11,7 +11,7 @@ from ..source import SourceColumn, SourceTable
 from .types import refusal, word_of
 
 _TABLE = """
-SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence,
+SELECT c.oid, c.relfilenode, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence,
   (SELECT i.indisprimary FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident),
   (SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i,
      unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place), pg_attribute a
@@ -29,7 +29,7 @@ SELECT a.attname, a.attnum, b.base, greatest(a.atttypmod, b.modifier), format_ty
   a.atthasdef OR a.attidentity <> '', CASE WHEN a.atthasmissing THEN a.attmissingval::text END
 FROM pg_attribute a JOIN bases b ON b.oid = a.atttypid
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum"""
-_SIZE = "SELECT pg_relation_size(%s), pg_table_size(%s), current_setting('block_size')::int8"
+_SIZE = "SELECT pg_relation_size({0}), pg_table_size({0}), current_setting('block_size')::int8"
 _BASE = f"{_BASES} SELECT base, greatest(modifier, %s), format_type(%s::oid, %s) FROM bases WHERE oid = %s"
 
 
@@ -62,6 +62,8 @@ class CatalogTable:
     """A PostgreSQL table that can be mirrored."""
 
     oid: int
+    file: int
+    """Another one once the table was truncated, or written anew."""
     quoted: str
     """Its name as SQL writes it."""
     columns: Mapping[str, CatalogColumn]
@@ -81,7 +83,7 @@ def read_table(cursor: Any, name: str) -> CatalogTable:
         raise NotFoundError(
             f"PostgreSQL has no table {name}: give schema.table, names with capital letters in double quotes"
         )
-    oid, schema, table, kind, identity, persistence, is_key_identity, key = row
+    oid, file, schema, table, kind, identity, persistence, is_key_identity, key = row
     why = None
     if kind != "r":
         why = "is no plain table: name the tables themselves, of a partitioned table its partitions"
@@ -93,7 +95,7 @@ def read_table(cursor: Any, name: str) -> CatalogTable:
         why = f"does not tell the keys of changed rows: ALTER TABLE {name} REPLICA IDENTITY DEFAULT first"
     if why:
         raise InvalidArgumentError(f"the table {name} {why}")
-    return CatalogTable(oid, f"{_quoted(schema)}.{_quoted(table)}", read_columns(cursor, oid), key)
+    return CatalogTable(oid, file, f"{_quoted(schema)}.{_quoted(table)}", read_columns(cursor, oid), key)
 
 
 def read_columns(cursor: Any, oid: int) -> dict[str, CatalogColumn]:
@@ -134,7 +136,7 @@ def _check_key(name: str, columns: list[SourceColumn]) -> None:
 def part_ranges(cursor: Any, oid: int, part_bytes: int) -> list[tuple[int, int | None]]:
     """Return ranges of blocks of a PostgreSQL table that have about ``part_bytes`` each, large values included; the
     last one has no end."""
-    cursor.execute(_SIZE, (oid, oid))
+    cursor.execute(_SIZE.format(oid))
     main, whole, block = cursor.fetchone()
     blocks = max(main // block, 1)
     share = max(int(blocks * part_bytes / max(whole, 1)), 1)

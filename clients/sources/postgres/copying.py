@@ -19,28 +19,46 @@ from .types import cells_of_sent, sent_as
 
 PART_BYTES = 16 << 20
 """The rows of a part, as large as they are on average in the table."""
+LOCK_SECONDS = 10
+"""How long a copy waits for its locks before it begins again."""
 
 
 class SnapshotReader:
-    """The snapshot of a new slot, for as long as its connections are open."""
+    """The snapshot of a new slot, for as long as its connections are open.
 
-    def __init__(self, dsn: Dsn, memo: Memo, workers: int) -> None:
-        """Create the slot, and the connections of its snapshot."""
+    They lock the tables as pg_dump does: a table that is truncated or rewritten looks empty to an older snapshot. The
+    locks follow the slot, whose creation waits for open transactions, which could wait for the locks. So the caller
+    compares the tables from before the slot with those that are locked. Each connection has locks of its own, because
+    a later lock would wait behind a statement that waits for the others.
+    """
+
+    def __init__(self, dsn: Dsn, memo: Memo, workers: int, quoted: Sequence[str]) -> None:
+        """Create the slot, and the connections of its snapshot, with locks on the tables that are named as SQL writes
+        them."""
         self._dsn = dsn
         self._connections: queue.Queue[Any] = queue.Queue()
         self._opened: list[Any] = [dsn.connect_for_replication()]
         self._has_failed = False
         """Whether a part could not be read: its connection may have lost the snapshot."""
-        with dsn.errors():
+        try:
+            self._open(memo, workers, f"LOCK TABLE ONLY {', ONLY '.join(quoted)} IN ACCESS SHARE MODE")
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, memo: Memo, workers: int, lock: str) -> None:
+        with self._dsn.errors():
             cursor = self._opened[0].cursor()
             cursor.create_replication_slot(memo.slot, output_plugin="pgoutput")
             _, self.position, snapshot, _ = cursor.fetchone()
             for _ in range(workers):
-                connection = dsn.connect_for_rows()
+                connection = self._dsn.connect_for_rows()
                 self._opened.append(connection)
                 with closing(connection.cursor()) as each:
                     each.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                     each.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+                    each.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+                    each.execute(lock)
                 self._connections.put(connection)
 
     def close(self) -> None:
@@ -52,7 +70,7 @@ class SnapshotReader:
     def snapshot(self, tables: Sequence[tuple[SourceTable, CatalogTable]]) -> Snapshot:
         """Return the rows of tables in parts, large tables first."""
         parts: list[tuple[int, SnapshotPart]] = []
-        with self._dsn.errors(), closing(self._dsn.connect()) as connection, connection.cursor() as cursor:
+        with self._dsn.errors(), closing(self._opened[-1].cursor()) as cursor:  # one that has the locks
             for table, there in tables:
                 ranges = part_ranges(cursor, there.oid, PART_BYTES)
                 for blocks in ranges:

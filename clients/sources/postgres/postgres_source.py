@@ -75,11 +75,13 @@ class PostgresSource(Source):
         kept = slot.Memo.model_validate_json(memo)
         with self._dsn.errors(), self._cursor() as cursor:
             self._take_lock(cursor, kept)
-            slot.create_publication(cursor, kept, [there.quoted for _, there in self._described()])
-        reader = SnapshotReader(self._dsn, kept, self._workers)
+            before = self._described()
+            quoted = [there.quoted for _, there in before]
+            slot.create_publication(cursor, kept, quoted)
+        reader = SnapshotReader(self._dsn, kept, self._workers, quoted)
         try:
             described = self._described()
-            if [table for table, _ in described] != list(tables):
+            if described != before or [table for table, _ in described] != list(tables):
                 raise UnavailableError("a table was changed while its copy began: the copy begins again")
             yield reader.snapshot(described)
         finally:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from threading import Thread, Timer
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +15,10 @@ import pytest
 import nyala
 from nyala import AlreadyPresentError, ConflictError, NotFoundError
 from nyala.clients.api.database import Database
-from nyala.sources import Position
+from nyala.clients.sources.positions import State
+from nyala.clients.sources.postgres.connection import Dsn
+from nyala.clients.sources.postgres.postgres_source import PostgresSource
+from nyala.sources import Position, Progress
 
 from .postgres_server import PostgresServer
 from .rows import of_postgres, of_store
@@ -154,4 +162,72 @@ def test_a_table_that_is_dropped_here_stops(orders: Database, source: PostgresSe
     with pytest.raises(NotFoundError, match=r"which mirrors public\.orders.*--again"):
         catch_up(orders, "public.orders")
     catch_up(orders, "public.orders", again=True)
+    assert of_store(orders, "orders") == of_postgres(source, "orders")
+
+
+def copied(reports: list[Progress]) -> int:
+    """Return how many rows the last copy had."""
+    return [report.rows for report in reports if report.state is State.COPYING][-1]
+
+
+@pytest.mark.parametrize("statement", ["ALTER TABLE orders ALTER COLUMN amount TYPE bigint", "TRUNCATE orders"])
+def test_a_table_that_is_rewritten_while_others_are_copied(
+    orders: Database, source: PostgresServer, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    begun = PostgresSource.snapshot
+    writer = Thread(target=source.execute, args=(statement, "INSERT INTO orders VALUES (4, 'd', 4, 4)"))
+
+    @contextmanager
+    def slow(*arguments: Any) -> Iterator[Any]:
+        with begun(*arguments) as snapshot:
+            writer.start()
+            while writer.is_alive() and not source.execute("SELECT 1 FROM pg_locks WHERE NOT granted"):
+                time.sleep(0.01)
+            yield snapshot
+
+    monkeypatch.setattr(PostgresSource, "snapshot", slow)
+    reports: list[Progress] = []
+    catch_up(orders, "public.orders", again=True, reports=reports)
+    writer.join()
+    assert copied(reports) == 3, "the rows at the moment of the copy"
+    catch_up(orders, "public.orders")
+    assert of_store(orders, "orders") == of_postgres(source, "orders")
+
+
+def test_a_table_that_is_rewritten_as_its_copy_begins_is_copied_again(
+    orders: Database, source: PostgresServer, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, calls = Dsn.connect_for_rows, count()
+
+    def late(dsn: Dsn) -> Any:
+        if next(calls) == 0:  # the snapshot is there, and no lock yet
+            source.execute("TRUNCATE orders", "INSERT INTO orders VALUES (4, 'd', 4, 4)")
+        return connect(dsn)
+
+    monkeypatch.setattr(Dsn, "connect_for_rows", late)
+    reports: list[Progress] = []
+    catch_up(orders, "public.orders", again=True, reports=reports)
+    assert copied(reports) == 1, "an old snapshot sees no row of a table that was truncated"
+    assert of_store(orders, "orders") == of_postgres(source, "orders")
+
+
+def test_a_copy_does_not_wait_for_ever_for_its_locks(
+    orders: Database, source: PostgresServer, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nyala.clients.sources.postgres.copying.LOCK_SECONDS", 1)
+    connect, calls = Dsn.connect_for_rows, count()
+    with source.connection() as other, other.cursor() as cursor:
+        end = Timer(2.0, cursor.execute, ["ROLLBACK"])
+
+        def late(dsn: Dsn) -> Any:
+            if next(calls) == 0:
+                cursor.execute("BEGIN; LOCK TABLE orders")
+                end.start()
+            return connect(dsn)
+
+        monkeypatch.setattr(Dsn, "connect_for_rows", late)
+        reports: list[Progress] = []
+        catch_up(orders, "public.orders", again=True, reports=reports)
+        end.join()
+    assert any("lock timeout" in report.note for report in reports)
     assert of_store(orders, "orders") == of_postgres(source, "orders")
