@@ -13,6 +13,7 @@ from .types import refusal, word_of
 _TABLE = """
 SELECT c.oid, c.relfilenode, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence,
   (SELECT i.indisprimary FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident),
+  (SELECT NOT i.indimmediate FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
   (SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i,
      unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place), pg_attribute a
    WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid AND a.attnum = k.number
@@ -83,7 +84,7 @@ def read_table(cursor: Any, name: str) -> CatalogTable:
         raise NotFoundError(
             f"PostgreSQL has no table {name}: give schema.table, names with capital letters in double quotes"
         )
-    oid, file, schema, table, kind, identity, persistence, is_key_identity, key = row
+    oid, file, schema, table, kind, identity, persistence, is_key_identity, is_deferrable, key = row
     why = None
     if kind != "r":
         why = "is no plain table: name the tables themselves, of a partitioned table its partitions"
@@ -91,6 +92,8 @@ def read_table(cursor: Any, name: str) -> CatalogTable:
         why = "is not in the WAL: ALTER TABLE ... SET LOGGED first"
     elif not key:
         why = f"has no primary key: ALTER TABLE {name} ADD PRIMARY KEY (...) first"
+    elif is_deferrable:  # rows of one statement may share a key for a moment, or changes are refused once published
+        why = "has a DEFERRABLE primary key, whose changes cannot be followed: make it NOT DEFERRABLE first"
     elif identity == "n" or (identity == "i" and not is_key_identity):
         why = f"does not tell the keys of changed rows: ALTER TABLE {name} REPLICA IDENTITY DEFAULT first"
     if why:

@@ -238,6 +238,21 @@ def test_tables_that_cannot_be_mirrored_are_refused_up_front(
     assert source.execute("SELECT count(*) FROM pg_replication_slots") == [(0,)]
 
 
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_a_deferrable_key_is_refused(
+    embedded: Database, source: PostgresServer, catch_up: CatchUp, identity: str
+) -> None:
+    source.execute(
+        "CREATE TABLE a (id int PRIMARY KEY DEFERRABLE, n int)",
+        "INSERT INTO a VALUES (1, 1), (2, 2), (3, 3)",
+        f"ALTER TABLE a REPLICA IDENTITY {identity}",
+    )
+    with pytest.raises(InvalidArgumentError, match="DEFERRABLE primary key"):
+        catch_up(embedded, "public.a")
+    assert source.execute("SELECT count(*) FROM pg_publication") == [(0,)]
+    source.execute("UPDATE a SET id = id + 1")  # a publication would refuse it
+
+
 def test_a_table_that_is_not_there(embedded: Database, source: PostgresServer, catch_up: CatchUp) -> None:
     with pytest.raises(NotFoundError, match=r"public\.nowhere"):
         catch_up(embedded, "public.nowhere")
