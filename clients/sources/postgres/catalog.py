@@ -10,14 +10,16 @@ from ....schemas.errors import InvalidArgumentError, NotFoundError
 from ..source import SourceColumn, SourceTable
 from .types import refusal, word_of
 
-_TABLE = """
-SELECT c.oid, c.relfilenode, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence,
-  (SELECT i.indisprimary FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident),
-  (SELECT NOT i.indimmediate FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
-  (SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i,
+_KEY = """(SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i,
      unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place), pg_attribute a
    WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid AND a.attnum = k.number
-     AND k.place <= i.indnkeyatts)
+     AND k.place <= i.indnkeyatts),
+  (SELECT NOT i.indimmediate FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"""
+"""The columns of the primary key, and whether it is deferrable."""
+_TABLE = f"""
+SELECT c.oid, c.relfilenode, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence,
+  (SELECT i.indisprimary FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident),
+  {_KEY}
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)"""
 _BASES = """
 WITH RECURSIVE bases(oid, base, modifier) AS (
@@ -84,7 +86,7 @@ def read_table(cursor: Any, name: str) -> CatalogTable:
         raise NotFoundError(
             f"PostgreSQL has no table {name}: give schema.table, names with capital letters in double quotes"
         )
-    oid, file, schema, table, kind, identity, persistence, is_key_identity, is_deferrable, key = row
+    oid, file, schema, table, kind, identity, persistence, is_key_identity, key, is_deferrable = row
     why = None
     if kind != "r":
         why = "is no plain table: name the tables themselves, of a partitioned table its partitions"
@@ -108,6 +110,13 @@ def read_columns(cursor: Any, oid: int) -> dict[str, CatalogColumn]:
     for row in cursor:
         columns[row[0]] = CatalogColumn(*row)
     return columns
+
+
+def read_key(cursor: Any, oid: int) -> tuple[list[str], bool] | None:
+    """Return the primary key of a PostgreSQL table, and whether it is deferrable; None if the table is gone."""
+    cursor.execute(f"SELECT {_KEY} FROM pg_class c WHERE c.oid = %s", (oid,))
+    row = cursor.fetchone()
+    return None if row is None else (row[0] or [], bool(row[1]))
 
 
 def read_type(cursor: Any, oid: int, modifier: int) -> tuple[int, int, str] | None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..source import ChangedRows, NewColumns, SourceChangedError, SourceColumn, SourceTable
 from .array_text import lists_of_text
-from .catalog import CatalogColumn, read_columns, read_type
+from .catalog import CatalogColumn, read_columns, read_key, read_type
 from .messages import Relation, RelationColumn
 from .tuples import read_tuples
 from .types import cells_of_text, grows, refusal, word_of
@@ -65,6 +65,8 @@ class Relations:
         if table is None:
             return None, None
         _check_key(table, relation)
+        if relation.identity == "f":
+            _check_catalog_key(table, cursor)
         catalog = read_columns(cursor, relation.oid)
         before = {column.name: column for column in table.columns}
         filled: dict[str, object] = {}
@@ -136,6 +138,14 @@ def _check_key(table: SourceTable, relation: Relation) -> None:
         raise _changed(table, "it no longer tells the keys of changed rows (REPLICA IDENTITY NOTHING)")
     if not set(table.key) <= names or (relation.identity != "f" and set(key) != set(table.key)):
         raise _changed(table, f"its changes now come by the key ({', '.join(key)}), not ({', '.join(table.key)})")
+
+
+def _check_catalog_key(table: SourceTable, cursor: Any) -> None:
+    """Check the key of a table whose changes come with whole rows: the stream does not name it."""
+    key, is_deferrable = read_key(cursor, table.detail["oid"]) or (table.key, False)
+    if is_deferrable or set(key) != set(table.key):
+        word = "DEFERRABLE" if is_deferrable else "primary"
+        raise _changed(table, f"it now has the {word} key ({', '.join(key)}), not ({', '.join(table.key)})")
 
 
 def _changed(table: SourceTable, why: str) -> SourceChangedError:

@@ -113,6 +113,23 @@ def test_other_changes_stop_with_all_rows_before_and_a_new_copy_goes_on(
     assert of_store(orders, "orders", names) == of_postgres(source, "orders")
 
 
+@pytest.mark.parametrize(
+    ("change", "key"), [("ADD PRIMARY KEY (amount)", "amount"), ("ADD PRIMARY KEY (id) DEFERRABLE", "id"), ("", "")]
+)
+def test_another_key_of_a_table_that_tells_whole_rows_stops(
+    orders: Database, source: PostgresServer, catch_up: CatchUp, change: str, key: str
+) -> None:
+    source.execute("ALTER TABLE orders REPLICA IDENTITY FULL", "UPDATE orders SET note = 'x' WHERE id = 1")
+    catch_up(orders, "public.orders")
+    before = of_store(orders, "orders")
+    assert before == of_postgres(source, "orders")
+    source.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey" + (change and f", {change}"))
+    source.execute("INSERT INTO orders VALUES (4, 'd', 5, 5)", "UPDATE orders SET price = 7 WHERE id = 1")
+    with pytest.raises(ConflictError, match=rf"key \({key}\)"):
+        catch_up(orders, "public.orders")
+    assert of_store(orders, "orders") == before
+
+
 def test_a_new_copy_keeps_partitions_and_refuses_other_tables_up_front(
     embedded: Database, source: PostgresServer, catch_up: CatchUp
 ) -> None:
