@@ -99,7 +99,9 @@ def read_tuples(messages: Sequence[bytes], columns: int, key: Sequence[int]) -> 
     in_new = np.searchsorted(has_new, has_old[is_update])
     is_full = marks[has_old[is_update]] == _OLD
     for number, cells in enumerate(new):
-        lacks = is_full & cells.is_unchanged[in_new]
+        lacks = cells.is_unchanged[in_new]
+        if number not in key:  # an old key has no other cells
+            lacks &= is_full
         if lacks.any():
             new[number] = cells.replaced(in_new[lacks], old[number].taken(is_update).taken(lacks))
     differs = np.zeros(len(in_new), np.bool_)

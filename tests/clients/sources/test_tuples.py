@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -48,9 +49,9 @@ def delete(row: Row, kind: bytes = b"K") -> bytes:
     return b"D" + struct.pack(">i", 7) + kind + written(row)
 
 
-def read(messages: list[bytes], columns: int = 2) -> list[tuple[object, ...]]:
+def read(messages: list[bytes], columns: int = 2, key: Sequence[int] = (0,)) -> list[tuple[object, ...]]:
     """Return the changes: delete or upsert, whether it is a moved row, and the cells."""
-    tuples = read_tuples(messages, columns, [0])
+    tuples = read_tuples(messages, columns, key)
     texts = [tuples.text(number).to_pylist() for number in range(columns)]
     unchanged = [cells.is_unchanged for cells in tuples.columns]
     changes = []
@@ -81,6 +82,22 @@ def test_changes_come_in_their_order() -> None:
         ("upsert", True, "4", "large"),
         ("delete", False, "4", "large"),
     ]
+
+
+def test_an_unchanged_large_key_is_that_of_the_old_row() -> None:
+    messages = [
+        update([UNCHANGED, "x", UNCHANGED], key=["large", None, None]),
+        update(["other", UNCHANGED, "a"], key=["large", None, None]),
+        update([UNCHANGED, "y", "b"], old=["other", "x", "a"]),
+    ]
+    assert read(messages, 3) == [
+        ("upsert", False, "large", "x", UNCHANGED),
+        ("delete", False, "large", None, None),
+        ("upsert", True, "other", UNCHANGED, "a"),
+        ("upsert", False, "other", "y", "b"),
+    ]
+    moved = [update([UNCHANGED, "2", UNCHANGED], key=["large", "1", None])]
+    assert read(moved, 3, [0, 1]) == [("delete", False, "large", "1", None), ("upsert", True, "large", "2", UNCHANGED)]
 
 
 CELLS = st.one_of(st.none(), st.just(UNCHANGED), st.text(max_size=5), st.text(min_size=300, max_size=400))
