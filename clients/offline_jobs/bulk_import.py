@@ -37,6 +37,7 @@ from ...schemas.rows.write import WriteResult
 from ...schemas.store.bucket_place import BucketPlace
 from ...schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from ..convert.data import WriteData
+from ..convert.hidden_names import is_hidden
 from ..executors.choice import executor_of
 from ..executors.executor import results
 
@@ -199,7 +200,7 @@ def _parts(source: Any) -> list[Any]:
 
 def _parquet_files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(path.glob("**/*.parquet"))
+        found = sorted(each for each in path.glob("**/*.parquet") if not is_hidden(each.relative_to(path).as_posix()))
         if not found:
             raise NotFoundError(f"the directory {path} has no *.parquet files")
         return found

@@ -13,6 +13,7 @@ import pyarrow.fs as pafs
 
 from ....schemas.errors import InvalidArgumentError, NotFoundError
 from ....schemas.table.column import ColumnSchema
+from ...convert.hidden_names import is_hidden
 from ..folder import Folder, Place
 from .file_format import ReadOptions, format_of, is_note
 from .json_text import schema_of_text, with_json_text
@@ -100,8 +101,8 @@ class InputFile:
 def input_files(
     places: Place | InputFile | Sequence[Place | InputFile], options: ReadOptions | None = None
 ) -> list[InputFile]:
-    """Return the files to load at paths or URIs, those of folders in path order. Names that begin with ``_`` or ``.``
-    are ignored.
+    """Return the files to load at paths or URIs, those of folders in path order. Files and folders in them whose
+    names begin with ``_`` or ``.`` are ignored.
 
     Raises:
         NotFoundError: there are no files.
@@ -154,14 +155,14 @@ class SeenFile:
 
 
 def seen_files(folder: Folder) -> list[SeenFile]:
-    """Return the files that a job may load: those in a folder and below it, none if it does not exist. Names that begin
-    with ``_`` or ``.`` are ignored."""
-    selector = pafs.FileSelector(folder.path, allow_not_found=True, recursive=True)
-    return [SeenFile(folder, info) for info in _files_in(folder.files.get_file_info(selector))]
+    """Return the files that a job may load: those in a folder and below it, none if it does not exist. Files
+    and folders whose names begin with ``_`` or ``.`` are ignored."""
+    return [SeenFile(folder, info) for info in _files_in(folder, allow_not_found=True)]
 
 
-def _files_in(infos: Iterable[pafs.FileInfo]) -> list[pafs.FileInfo]:
-    return [each for each in infos if each.is_file and not each.base_name.startswith(("_", "."))]
+def _files_in(folder: Folder, allow_not_found: bool = False) -> list[pafs.FileInfo]:
+    infos = folder.files.get_file_info(pafs.FileSelector(folder.path, allow_not_found, recursive=True))
+    return [each for each in infos if each.is_file and not is_hidden(each.path.removeprefix(folder.path))]
 
 
 def _at(place: Folder, options: ReadOptions) -> list[InputFile]:
@@ -170,8 +171,7 @@ def _at(place: Folder, options: ReadOptions) -> list[InputFile]:
         raise NotFoundError(f"there is no file or folder {place}")
     if info.is_file:
         return [_file(place, info, options)]
-    inside = place.files.get_file_info(pafs.FileSelector(place.path, recursive=True))
-    return [_file(place, each, options) for each in sorted(_files_in(inside), key=lambda each: each.path)]
+    return [_file(place, each, options) for each in sorted(_files_in(place), key=lambda each: each.path)]
 
 
 def _file(place: Folder, info: pafs.FileInfo, options: ReadOptions) -> InputFile:

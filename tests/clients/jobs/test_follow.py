@@ -16,7 +16,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.jobs.files.follow_job import FILES
-from nyala.jobs import FollowedFile, FollowResult, follow
+from nyala.jobs import FollowedFile, FollowResult, follow, load
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), pa.field("city", pa.string(), False)])
@@ -65,6 +65,21 @@ def test_each_file_is_loaded_once(db: Database, folder: Path) -> None:
     assert follow(db, "homes", folder, once=True).loaded == 1
     assert cities(db) == {2: "Bergen", 3: "Moss", 4: "Voss"}
     assert files(db) == dict.fromkeys(("a.jsonl", "b.csv", "c.parquet", "d.csv"), "loaded")
+
+
+def test_files_in_hidden_folders_are_left_alone(db: Database, tmp_path: Path) -> None:
+    """Unfinished files of Spark lie in such folders. Folders of partitions, and the root, may have any name."""
+    make(db)
+    folder = tmp_path / "_in" / ".there"
+    for number, name in enumerate(("_temporary/0/part", ".x/b", "more/_y/c", "_b/k=1/d", "_day=1/e", "k=_1/f", "g")):
+        place = folder / f"{name}.csv"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"k,city\n{number},Oslo\n")
+    assert follow(db, "homes", folder, once=True).loaded == 3
+    assert set(cities(db)) == {4, 5, 6}
+    db.table("homes").delete_where("k >= 0")
+    assert load(db, "homes", folder).applied == 3
+    assert set(cities(db)) == {4, 5, 6}
 
 
 def test_a_file_with_a_row_that_does_not_fit_is_refused_as_a_whole(db: Database, folder: Path) -> None:

@@ -74,6 +74,16 @@ def test_parquet_files_are_imported(db: Database, home: Path, files: Path, tmp_p
     assert not list((home / "imports").iterdir())
 
 
+def test_files_in_hidden_folders_are_left_alone(db: Database, home: Path, files: Path) -> None:
+    table = cities(db)
+    hidden = files / "_temporary" / "0"
+    hidden.mkdir(parents=True)
+    (files / "more").rename(hidden / "more")
+    (files / "a.parquet").rename(files / ".a.parquet")
+    pq.write_table(ROWS.slice(0, 10), files / "c.parquet")
+    assert table.bulk_import(files, directory=home).applied == 10
+
+
 @pytest.mark.parametrize("flushed", [False, True], ids=["in memory", "on disk"])
 def test_keys_of_deleted_rows_are_free(db: Database, home: Path, files: Path, flushed: bool) -> None:
     """Their rows are kept for the history, which shows both lives; living rows among them still keep an import out."""
