@@ -118,7 +118,7 @@ def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
             values = values.cast(pa.decimal128(min(38, 20 + target.scale), target.scale))
         if pa.types.is_time(target.arrow) and kind_of(values.type) == "text":
             values = times_of_text(values.cast(pa.string()))
-        if target.is_nested:
+        if target.is_nested or target.name == "date":
             values = plain_layout(values, target.arrow)
         if pa.types.is_interval(target.arrow) and not pa.types.is_interval(values.type):
             values = values.cast(pa.binary(16)).view(target.arrow)  # as files of Parquet have it

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.casts import days_of_moments
 from ...schemas.cells.wrapped import unwrapped
 
 
@@ -15,6 +16,7 @@ def plain_layout(values: pa.Array, target: Any = None) -> pa.Array:
 
     Lists that are to become lists of one length in ``target`` become so here, with NULLs as the items of a NULL: a cast
     by Arrow would leave there what the memory held before. They stay as they are if a length is wrong.
+    Timestamps that are to become dates become so here, too: a cast by Arrow would drop their time.
     """
     values = unwrapped(values)
     kind, is_ = values.type, pa.types
@@ -41,6 +43,8 @@ def plain_layout(values: pa.Array, target: Any = None) -> pa.Array:
         return pa.LargeListArray.from_arrays(_offsets(values), items, mask=values.is_null())
     if is_.is_string_view(kind) or is_.is_binary_view(kind):
         return values.cast(pa.string() if is_.is_string_view(kind) else pa.binary())
+    if is_.is_timestamp(kind) and isinstance(target, pa.DataType) and is_.is_date(target):
+        return days_of_moments(values)
     return values
 
 
@@ -55,9 +59,10 @@ def _items(lists: pa.Array, target: Any) -> pa.Array:
     if not isinstance(lists, pa.FixedSizeListArray):
         return plain_layout(pc.list_flatten(lists), target)
     size = lists.type.list_size
-    items = plain_layout(lists.values.slice(lists.offset * size, len(lists) * size), target)
-    # Not by list_flatten: Arrow has no kernel that takes views.
-    return items.filter(_present(lists, size)) if lists.null_count else items
+    items = lists.values.slice(lists.offset * size, len(lists) * size)
+    if lists.null_count:  # not by list_flatten: Arrow has no kernel that takes views
+        items = plain_layout(items).filter(_present(lists, size))
+    return plain_layout(items, target)
 
 
 def _present(lists: pa.Array, length: int) -> pa.Array:

@@ -84,6 +84,16 @@ def times_of_text(text: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise("1970-01-01T", text, "").cast(pa.timestamp("ns")).cast(pa.time64("ns"))
 
 
+def days_of_moments(moments: pa.Array) -> pa.Array:
+    """Return timestamps at midnight, of UTC if they have a zone, as dates. Raises pa.ArrowInvalid: one has a time."""
+    moments = moments.cast(pa.timestamp(moments.type.unit))
+    days = moments.cast(pa.date32())
+    late = moments.filter(pc.not_equal(days.cast(moments.type), moments))
+    if len(late):
+        raise pa.ArrowInvalid(f"{late[:1].cast(pa.string())[0]} is not midnight")
+    return days
+
+
 def comparable_type(kind: pa.DataType) -> pa.DataType:
     """Return a type as which Arrow compares cells: the same, or one with the same order for the types that it does not
     compare."""

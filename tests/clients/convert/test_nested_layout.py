@@ -71,3 +71,32 @@ def test_lists_of_another_length_are_refused() -> None:
     for cells in ([None, TIMES, []], [[dt.time(1)]]):
         with pytest.raises(InvalidArgumentError, match="does not fit fixed_size_list"):
             cast(pa.array(cells, GIVEN), LogicalType.from_arrow(pa.field("v", PAIRS)), "v")
+
+
+MOMENTS = [dt.datetime(1969, 12, 31), None, dt.datetime(2020, 1, 2)]
+KATHMANDU = pa.timestamp("us", "Asia/Kathmandu")
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), KATHMANDU], ids=str)
+def test_a_timestamp_with_a_time_is_no_date(kind: pa.DataType) -> None:
+    """Also inside of lists, structs and maps. A moment with a zone is one of UTC; what lies under a NULL is none."""
+    late = [*MOMENTS[:2], dt.datetime(2020, 1, 1, 23, 30)]
+    days = [each and each.date() for each in MOMENTS]
+    wraps = [
+        (kind, pa.date32(), lambda cell: cell),
+        (pa.list_(kind), pa.list_(pa.date32()), lambda cell: [cell]),
+        (pa.list_(kind, 1), pa.list_(pa.date32(), 1), lambda cell: [cell]),
+        (pa.struct([("x", kind)]), pa.struct([("x", pa.date32())]), lambda cell: {"x": cell}),
+        (pa.map_(pa.string(), kind), pa.map_(pa.string(), pa.date32()), lambda cell: [("k", cell)]),
+        (pa.list_(pa.struct([("x", kind)])), pa.list_(pa.struct([("x", pa.date32())])), lambda cell: [{"x": cell}]),
+    ]
+    for given, becomes, wrap in wraps:
+        target = LogicalType.from_arrow(pa.field("v", becomes))
+        good, bad = (pa.array([wrap(cell) for cell in cells], given) for cells in (MOMENTS, late))
+        assert cast(good, target, "v").to_pylist() == [wrap(day) for day in days]
+        with pytest.raises(InvalidArgumentError, match=r"does not fit .*: 2020-01-01 23:30:00.* is not midnight"):
+            cast(bad, target, "v")
+        if given == kind:
+            assert cast(good.dictionary_encode(), target, "v").to_pylist() == days
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(late[::2], kind), 1, mask=pa.array([False, True]))
+    assert cast(lists, LogicalType.from_arrow(pa.field("v", wraps[2][1])), "v").to_pylist() == [[days[0]], None]
