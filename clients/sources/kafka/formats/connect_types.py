@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import base64
 import decimal
+import hashlib
+import json
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +41,19 @@ _DIGITS_MAX = 38
 _UNAVAILABLE = "__debezium_unavailable_value"
 """In the place of a large value that an update left as it is, and that the database did not say again."""
 _UNAVAILABLE_BYTES = _UNAVAILABLE.encode()
-UNAVAILABLE = (_UNAVAILABLE, base64.b64encode(_UNAVAILABLE_BYTES).decode(), _UNAVAILABLE_BYTES)
+_PLAIN = (_UNAVAILABLE, base64.b64encode(_UNAVAILABLE_BYTES).decode(), _UNAVAILABLE_BYTES)
+_MAP = {_UNAVAILABLE: _UNAVAILABLE}
+UNAVAILABLE: tuple[Any, ...] = (
+    *_PLAIN,
+    json.dumps(_MAP),
+    json.dumps(_MAP, separators=(",", ":")),
+    *([each] for each in _PLAIN),
+    [str(uuid.UUID(bytes=hashlib.md5(_UNAVAILABLE_BYTES, usedforsecurity=False).digest(), version=3))],
+    list(_UNAVAILABLE_BYTES),
+    _MAP,
+)
+"""The same in all forms: of text and bytes, of arrays of these, of UUIDs and of integers, and of hstore."""
+_LENGTHS = [1, len(_UNAVAILABLE_BYTES)]
 _WHOLE = 1_000
 
 
@@ -95,17 +110,25 @@ def rows_of(structs: pa.StructArray, fields: Sequence[ConnectField]) -> pa.Recor
     return pa.RecordBatch.from_pydict(columns)
 
 
-def absent_of(structs: pa.StructArray, fields: Sequence[ConnectField]) -> dict[str, np.ndarray]:
+def absent_of(structs: pa.StructArray) -> dict[str, np.ndarray]:
     """Return for each field that some of Debezium's messages bring no value of, since it is large and unchanged, which
     rows."""
-    absent: dict[str, np.ndarray] = {}
-    for each in fields:
-        if pa.types.is_string(each.raw) or pa.types.is_binary(each.raw):
-            marks = [mark for mark in UNAVAILABLE if isinstance(mark, str) == pa.types.is_string(each.raw)]
-            is_absent = pc.is_in(structs.field(each.name), pa.array(marks, each.raw))
-            if pc.any(is_absent).as_py():
-                absent[each.name] = is_absent.to_numpy(zero_copy_only=False)
-    return absent
+    masks = {each.name: _is_unavailable(structs.field(each.name)) for each in structs.type}
+    return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def _is_unavailable(cells: pa.Array) -> np.ndarray:
+    kind, is_ = cells.type, pa.types
+    if is_.is_string(kind) or is_.is_binary(kind):
+        marks = [mark for mark in UNAVAILABLE if isinstance(mark, str if is_.is_string(kind) else bytes)]
+        return pc.is_in(cells, pa.array(marks, kind)).to_numpy(zero_copy_only=False)
+    mask = np.zeros(len(cells), np.bool_)
+    if is_.is_list(kind) or is_.is_map(kind):
+        lists = cells if is_.is_list(kind) else cells.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        places = np.flatnonzero(pc.is_in(pc.list_value_length(lists), pa.array(_LENGTHS, pa.int32())))
+        values = cells.take(pa.array(places)).to_pylist(maps_as_pydicts="lossy")
+        mask[[place for place, value in zip(places, values, strict=True) if value in UNAVAILABLE]] = True
+    return mask
 
 
 def without_marks(structs: pa.StructArray, absent: Mapping[str, np.ndarray]) -> pa.StructArray:
@@ -118,7 +141,7 @@ def without_marks(structs: pa.StructArray, absent: Mapping[str, np.ndarray]) -> 
         pc.if_else(pa.array(absent[name]), pa.scalar(None, cells.type), cells) if name in absent else cells
         for name, cells in ((name, structs.field(name)) for name in names)
     ]
-    return pa.StructArray.from_arrays(columns, fields=list(structs.type))
+    return pa.StructArray.from_arrays(columns, fields=list(structs.type), mask=structs.is_null())
 
 
 def _field(name: str, schema: Mapping[str, Any], is_json: bool) -> ConnectField:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from .....schemas.errors import InvalidArgumentError
 from .....schemas.store.description import TableDescription
 from .....schemas.table.column import ColumnSchema
-from .connect_types import ConnectField, absent_of, fields_of, rows_of, struct_of, without_marks
+from .connect_types import UNAVAILABLE, ConnectField, absent_of, fields_of, rows_of, struct_of, without_marks
 from .debezium import Envelopes, changes_of
 from .decoded import NOT_READABLE, Decoded, Format, Messages, Shape, TargetColumns, in_halves, joined, reason_of
 from .json_text import read_alone, read_together, seen_schema
@@ -220,7 +220,7 @@ def connect_rows(
     structs: pa.StructArray, fields: Sequence[ConnectField], numbers: np.ndarray, rejects: dict[int, str]
 ) -> Decoded:
     """Return the raw rows of Debezium's messages as those of the store; the wrong ones go to the rejects."""
-    absent = absent_of(structs, fields)
+    absent = absent_of(structs)
     structs = without_marks(structs, absent)
     wrong: dict[int, str] = {}
     parts = in_halves(lambda first, end: rows_of(structs[first:end], fields), 0, len(structs), wrong)
@@ -248,6 +248,8 @@ class _WithoutSchema:
         self.others = others
         self.rejects: dict[int, str] = {}
         self._kind = pa.struct(list(self._rows.schema))
+        self._absent: dict[str, list[int]] = {}
+        """The numbers of messages that bring no value of a column, since it is large and unchanged."""
 
     def read(self, texts: Sequence[bytes], first: int, end: int, places: np.ndarray) -> Envelopes:
         """Read messages; raises if one cannot be read."""
@@ -261,8 +263,12 @@ class _WithoutSchema:
         except pa.ArrowInvalid:
             self._learn(chosen)
             rows = read_together(chosen, pa.schema([*schema, *self.others]))
-        before, after = (self._typed(rows.column(name)) for name in _ROWS)
-        return Envelopes(places[first:end], rows.column("op"), before, after)
+        before, after = (rows.column(name) for name in _ROWS)
+        absent = absent_of(after)
+        for name, mask in absent.items():
+            self._absent.setdefault(name, []).extend(places[first:end][mask].tolist())
+        after = self._typed(without_marks(after, absent))
+        return Envelopes(places[first:end], rows.column("op"), self._typed(before), after)
 
     def _learn(self, texts: Sequence[bytes]) -> None:
         sample, size = [], 0
@@ -286,7 +292,7 @@ class _WithoutSchema:
                 value = read_alone(text)
                 for name in _ROWS:
                     if value.get(name) is not None:
-                        value[name] = self._clear(value[name])
+                        value[name] = self._clear(self._told(value[name], int(number) if name == "after" else None))
             except (*NOT_READABLE, InvalidArgumentError) as error:
                 self.rejects[int(number)] = reason_of(error)
                 continue
@@ -303,6 +309,17 @@ class _WithoutSchema:
         op = pa.array([each if isinstance(each := value.get("op"), str) else None for value in values], pa.string())
         good = pa.array([place for place, number in enumerate(kept) if number not in self.rejects], pa.int64())
         return Envelopes(np.array(kept, np.int64)[good], op.take(good), *(each.take(good) for each in columns))
+
+    def _told(self, row: Any, number: int | None) -> Any:
+        """Return a row with NULL in the place of large values that it does not bring, if it is one; remember those of
+        the message with this number."""
+        if not isinstance(row, dict):
+            return row
+        absent = [name for name, value in row.items() if value in UNAVAILABLE]
+        if number is not None:
+            for name in absent:
+                self._absent.setdefault(name, []).append(number)
+        return row | dict.fromkeys(absent)
 
     def _clear(self, row: Any) -> dict[str, Any]:
         """Return a row with its bytes, which are in base64. Raises InvalidArgumentError: a value may mean two things,
@@ -325,4 +342,8 @@ class _WithoutSchema:
     def rows(self, structs: pa.StructArray, numbers: np.ndarray, rejects: dict[int, str]) -> Decoded:
         """Return rows, which have their types already."""
         columns = [structs.field(name) for name in self._rows.names]
-        return Decoded.of(pa.RecordBatch.from_arrays(columns, schema=self._rows.schema), numbers)
+        masks = {name: np.isin(numbers, which) for name, which in self._absent.items() if name in self._rows.names}
+        absent = {name: mask for name, mask in masks.items() if mask.any()}
+        nothing = np.zeros(len(numbers), np.bool_)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._rows.schema)
+        return Decoded(batch, numbers, nothing, absent=absent)

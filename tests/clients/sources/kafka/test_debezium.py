@@ -188,22 +188,63 @@ def test_a_new_field_is_a_new_column(embedded: Database, kafka: KafkaCluster, to
     assert rows == {1: ("old shape", None), 2: ("b", 7), 3: ("c", 9)}
 
 
+UNAVAILABLE = "__debezium_unavailable_value"
+UNAVAILABLE_BYTES = base64.b64encode(UNAVAILABLE.encode()).decode()
+
+
+@pytest.mark.parametrize("copies", [0, 50], ids=["few", "many"])
+@pytest.mark.parametrize("has_schema", [True, False])
 def test_large_values_that_an_update_leaves_stay(
-    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, has_schema: bool, copies: int
 ) -> None:
-    unavailable = "__debezium_unavailable_value"
+    fields = (ID, NAME) if has_schema else None
+    if not has_schema:
+        embedded.create_table(topic, pa.schema([pa.field("id", pa.int64(), False), ("name", pa.string())]), "id")
     values = [
-        change("c", None, {"id": 1, "name": "large"}),
-        change("u", None, {"id": 1, "name": unavailable}),
-        change("c", None, {"id": 2, "name": "other"}),
-        change("u", {"id": 2, "name": None}, {"id": 3, "name": unavailable}),
+        change("c", None, {"id": 1, "name": "large"}, fields),
+        change("u", None, {"id": 1, "name": UNAVAILABLE}, fields),
+        change("c", None, {"id": 2, "name": "other"}, fields),
+        change("u", {"id": 2, "name": None}, {"id": 3, "name": UNAVAILABLE}, fields),
         None,
-        change("c", None, {"id": 4, "name": "kept"}),
+        change("c", None, {"id": 4, "name": "kept"}, fields),
+        *(change("u", None, {"id": 4, "name": UNAVAILABLE}, fields) for _ in range(copies)),
     ]
-    kafka.send(topic, values, [key(1), key(1), key(2), key(2), key(4), key(4)])
+    keys = [key(number, has_schema) for number in (1, 1, 2, 2, 4, *[4] * (copies + 1))]
+    kafka.send(topic, values, keys)
     catch_up(embedded, [topic], format="debezium-json")
     assert names(embedded, topic) == {1: "large", 2: "other", 4: "kept"}
     assert "REPLICA IDENTITY FULL" in rejects(embedded)[3]
+
+
+TEXTS = {"type": "array", "items": {"type": "string", "optional": True}}
+LARGE: list[tuple[dict[str, Any], Any, Any, Any]] = [
+    (TEXTS, ["a"], ["a"], [UNAVAILABLE]),
+    (TEXTS, ["b"], ["b"], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]),
+    ({"type": "array", "items": {"type": "int32"}}, [1, 2], [1, 2], list(UNAVAILABLE.encode())),
+    ({"type": "array", "items": {"type": "int64"}}, [1], [1], list(UNAVAILABLE.encode())),
+    ({"type": "bytes"}, "AP8=", b"\0\xff", UNAVAILABLE_BYTES),
+    ({"type": "bytes", "name": C + "Decimal", "parameters": {"scale": "2"}}, None, None, UNAVAILABLE_BYTES),
+    ({"type": "string", "name": "io.debezium.data.Json"}, '{"a":"b"}', '{"a":"b"}', UNAVAILABLE),
+    ({"type": "string", "name": "io.debezium.data.Json"}, "{}", "{}", f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}'),
+]
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_large_lists_that_an_update_leaves_stay(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, has_schema: bool, copies: int
+) -> None:
+    """Arrays, maps of hstore and all else that is large have marks of their own."""
+    described = [ID, *(kind | {"field": f"f{at}", "optional": True} for at, (kind, *_) in enumerate(LARGE))]
+    row = {"id": 1} | {f"f{at}": sent for at, (_, sent, *_) in enumerate(LARGE)}
+    kafka.send(topic, [change("c", None, row, described)], [key(1)])
+    catch_up(embedded, [topic], format="debezium-json")
+    left = {"id": 1} | {f"f{at}": mark for at, (*_, mark) in enumerate(LARGE)}
+    values = [change("u", None, left, described if has_schema else None) for _ in range(copies)]
+    kafka.send(topic, values, [key(1, has_schema)] * copies)
+    assert catch_up(embedded, [topic], format="debezium-json").rejects == 0
+    row = embedded.table(topic).get(1)
+    assert row is not None and [row[f"f{at}"] for at in range(len(LARGE))] == [there for _, _, there, _ in LARGE]
 
 
 def test_a_truncation(embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp) -> None:
