@@ -76,18 +76,23 @@ class NumberedPut:
         self._wait = wait
         self._small = small
         self._unanswered: deque[tuple[int, pa.RecordBatch]] = deque()
+        self._is_source_broken = False
+        """Whether the source of the batches raised an error: then they are incomplete."""
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """Write batches one by one.
 
         Raises:
             StoreError: a batch was rejected, or the server stays down; answered batches are applied.
+            Exception: what the source of the batches raised.
         """
         coming = iter(batches)
         while self._unanswered or self._take(coming):
             try:
                 yield from self._write_on(command, coming)
             except UnavailableError as error:
+                if self._is_source_broken:
+                    raise
                 self._wait.wait(error)
 
     def write_only(self, command: WriteCommand, batch: pa.RecordBatch) -> WriteResult:
@@ -134,7 +139,11 @@ class NumberedPut:
             yield from self._settled(stream.finish())
 
     def _take(self, coming: Iterator[pa.RecordBatch]) -> bool:
-        batch = next(coming, None)
+        try:
+            batch = next(coming, None)
+        except BaseException:
+            self._is_source_broken = True
+            raise
         if batch is not None:
             self._unanswered.append((self._writer.next_number(), batch))
         return batch is not None

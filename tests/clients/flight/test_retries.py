@@ -119,6 +119,20 @@ def test_a_read_only_server_is_an_error_at_once() -> None:
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("whole", [2, 4, 40])
+@pytest.mark.parametrize("how", [{}, {"commit": "stream"}])
+def test_an_error_of_the_source_is_no_end_of_a_write(remote: Database, whole: int, how: dict[str, Any]) -> None:
+    def source() -> Iterator[pa.RecordBatch]:
+        for number in range(whole):
+            yield batch(70_000 * number, 70_000 if whole < 40 else 10)
+        raise UnavailableError("the source is away")
+
+    table = remote.create_table("rows", SCHEMA, ["id"])
+    with pytest.raises(UnavailableError, match="the source is away"):
+        table.upsert(pa.RecordBatchReader.from_batches(SCHEMA, source()), **how)
+    assert table.upsert(batch(0)).applied == 10
+
+
 def serve(directory: Path, port: int) -> subprocess.Popen[str]:
     program = (
         "import sys; from nyala.flight_server.serve.lifecycle import run_server; "

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pyarrow as pa
 import pytest
 
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.clients.executors import executor as executors
 from nyala.clients.executors.spark_executor import SparkExecutor
 from nyala.clients.jobs.copy_job import SplitTask
 from nyala.jobs import checksum, copy_table
-from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, SnapshotTooOldError, StoreError
+from nyala.schemas.errors import (
+    AlreadyPresentError,
+    InvalidArgumentError,
+    SnapshotTooOldError,
+    StoreError,
+    UnavailableError,
+)
 from tests.clients.jobs.job_rows import SCHEMA, rows
 
 KILLED = "killed"
@@ -41,6 +51,26 @@ def test_other_processes_reach_no_embedded_store(source: Database, homes: Table,
     copy_table(source, target, "homes")
     with pytest.raises(InvalidArgumentError, match="an embedded database cannot be used by other processes"):
         copy_table(target, source, "homes", name="again", executor=executor)
+
+
+def test_a_source_that_goes_away_is_read_again(
+    source: Database, target: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 900_000
+    source.create_table("homes", pa.schema([("id", pa.int64())]), ["id"]).insert({"id": list(range(count))})
+    read, reads = SplitTask.batches, []
+
+    def read_once_in_part(task: SplitTask) -> Iterator[pa.RecordBatch]:
+        reads.append(task.split)
+        rows = pa.Table.from_batches(read(task))
+        yield from rows.to_batches(max_chunksize=60_000)[: 14 if len(reads) == 1 else None]
+        if len(reads) == 1:
+            raise UnavailableError("the source is away")
+
+    monkeypatch.setattr(SplitTask, "batches", read_once_in_part)
+    monkeypatch.setattr(executors, "_PAUSE_SECONDS", 0.01)
+    assert copy_table(source, target, "homes", workers=1).rows == count
+    assert len(reads) == 2 and target.table("homes").count() == count
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> list[int]:
