@@ -29,6 +29,8 @@ class HeaderClient:
         self._token = token
         self.traceparent = traceparent
         """What is sent in an open stream takes it along by itself: see ``Sessions``."""
+        self.current_token = token if callable(token) else None
+        """The function of the token. An open stream belongs to the token that it was opened with."""
         self._shown: tuple[str | None, fl.FlightCallOptions] = (None, _NONE)
         self._of_stream()
 
@@ -37,12 +39,14 @@ class HeaderClient:
         trace = self._trace()
         return fl.FlightCallOptions(headers=[*self._token_header(), *trace]) if trace else self._of_stream()
 
-    def _of_stream(self) -> fl.FlightCallOptions:
-        """Return the options of a stream that later callers use again: it belongs to no trace."""
-        token = self._current_token()
+    def _of_stream(self, token: str | None = None) -> fl.FlightCallOptions:
+        """Return the options of a stream that later callers use again: it belongs to no trace. It shows a given token,
+        else the current one."""
+        token = token or self._current_token()
         shown = self._shown
         if shown[0] != token:
-            shown = self._shown = (token, fl.FlightCallOptions(headers=self._token_header()))
+            headers = [] if token is None else [header(token)]
+            shown = self._shown = (token, fl.FlightCallOptions(headers=headers))
         return shown[1]
 
     def within(self, seconds: float | None) -> fl.FlightCallOptions:
@@ -72,9 +76,9 @@ class HeaderClient:
         """See FlightClient."""
         return self._client.do_put(descriptor, schema, self._of_call())
 
-    def do_exchange(self, descriptor: fl.FlightDescriptor) -> Any:
-        """See FlightClient."""
-        return self._client.do_exchange(descriptor, self._of_stream())
+    def do_exchange(self, descriptor: fl.FlightDescriptor, token: str | None = None) -> Any:
+        """See FlightClient. The stream shows ``token``, if it is given, in place of the current one."""
+        return self._client.do_exchange(descriptor, self._of_stream(token))
 
     def get_flight_info(self, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
         """See FlightClient."""

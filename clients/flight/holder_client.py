@@ -114,6 +114,11 @@ class HolderClient:
         """See HeaderClient."""
         return self.here.traceparent if isinstance(self.here, HeaderClient) else None
 
+    @property
+    def current_token(self) -> Callable[[], str] | None:
+        """See HeaderClient."""
+        return self.here.current_token if isinstance(self.here, HeaderClient) else None
+
     def within(self, seconds: float) -> fl.FlightCallOptions:
         """Return options for an action that ends after a time."""
         return _within(self.here, seconds)

@@ -20,6 +20,8 @@ class _Kind(NamedTuple):
     client: Client
     table: str
     keys: pa.Schema
+    token: tuple[str, ...]
+    """Given if the next call may have another one."""
 
 
 class _Stream:
@@ -29,7 +31,7 @@ class _Stream:
         self.kind = kind
         self.idle_since = 0.0
         descriptor = fl.FlightDescriptor.for_command(TableName(table=kind.table).model_dump_json())
-        self._writer, self._reader = kind.client.do_exchange(descriptor)
+        self._writer, self._reader = kind.client.do_exchange(descriptor, *kind.token)
         self._writer.begin(kind.keys)
 
     def send(self, keys: pa.RecordBatch) -> None:
@@ -62,6 +64,7 @@ class PointReads:
 
     def __init__(self, client: HolderClient) -> None:
         self._client = client
+        self._current_token = client.current_token
         self._idle = IdleStreams[_Stream]()
 
     def look_up(self, table: str, keys: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -71,7 +74,8 @@ class PointReads:
         Raises:
             StoreError: the server rejected the keys, or cannot be reached.
         """
-        kind = _Kind(self._client.here, table, keys.schema)
+        token = () if self._current_token is None else (self._current_token(),)
+        kind = _Kind(self._client.here, table, keys.schema, token)
         idle = self._idle.borrow(kind)
         if idle:
             with suppress(StoreError):  # its connection may be broken, or the table altered

@@ -24,10 +24,11 @@ _ENDED = (UnavailableError, UnauthenticatedError, *_REFUSALS)
 class _Session:
     """One open session. For one thread at a time."""
 
-    def __init__(self, client: Client) -> None:
-        self.kind = client
+    def __init__(self, client: Client, *token: str) -> None:
+        """``token`` is given if the next call may have another one."""
+        self.kind = (client, *token) if token else client
         self.idle_since = 0.0
-        self._writer, self._reader = client.do_exchange(fl.FlightDescriptor.for_command(_SESSION))
+        self._writer, self._reader = client.do_exchange(fl.FlightDescriptor.for_command(_SESSION), *token)
         self._writer.begin(_NO_COLUMNS)
 
     def ask(self, request: bytes) -> bytes:
@@ -51,6 +52,7 @@ class Sessions:
     def __init__(self, client: HolderClient) -> None:
         self._client = client
         self._traceparent = client.traceparent
+        self._current_token = client.current_token
         self._idle = IdleStreams[_Session]()
         self._is_known_here = True
         self.have_answered = False
@@ -59,7 +61,7 @@ class Sessions:
     def ask(self, request: bytes) -> bytes | None:
         """Return the answer to a request that may be sent twice; None if the server is too old for sessions.
 
-        If a session that was idle breaks, use a new one, once.
+        If a session that was idle breaks, use a new one, once. A session takes the requests of one token only.
 
         Raises:
             InvalidArgumentError: another store is there by now.
@@ -70,7 +72,9 @@ class Sessions:
             return None
         if self._traceparent is not None and (trace := self._traceparent()):
             request = traced(request, trace)
-        if (idle := self._idle.borrow(self._client.here)) is not None:
+        token = () if self._current_token is None else (self._current_token(),)
+        here = self._client.here
+        if (idle := self._idle.borrow((here, *token) if token else here)) is not None:
             try:
                 return self._answer(idle, request)
             except _ENDED:
@@ -78,7 +82,7 @@ class Sessions:
         client = self._client.sure()
         try:
             with as_store_errors():
-                session = _Session(client)
+                session = _Session(client, *token)
             answer = self._answer(session, request)
         except _REFUSALS as error:
             if self.have_answered:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,6 +26,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.protocol.verb import Kind
 from tests.doubles.waiting import until
+from tests.flight_server.guarded import Guarded
 
 SCHEMA = pa.schema(
     [
@@ -301,6 +302,32 @@ def test_everything_is_as_in_this_process(served: Served, rows: list[dict[str, A
         key = (each["k"], each["at"])
         assert served.table.get(key) == embedded.get(key)
     assert served.table.scan(where="k < 6").to_arrow().equals(embedded.scan(where="k < 6").to_arrow())
+
+
+def test_a_session_is_not_used_with_another_token(tmp_path) -> None:
+    guarded = Guarded(tmp_path)
+    guarded.make_table()
+    keys = pa.table({"k": pa.array([k % 10 for k in range(30_000)], pa.int64())})
+    token, calls = guarded.admin_token, []
+    with nyala.connect(guarded.served.url, token=lambda: calls.append(1) or token) as db:
+        table = db.table("t")
+        asks: list[Callable[[], Any]] = [
+            lambda: table.get(1),
+            lambda: table.get_many([1, 2]),
+            lambda: table.get_many(keys),
+            lambda: table.scan(where="k = 2").to_arrow(),
+            lambda: table.upsert([{"k": 99, "a": 1, "b": "c"}]),
+        ]
+        for _ in range(3):
+            token = guarded.admin_token
+            for ask in asks:
+                before = len(calls)
+                assert ask() is not None and len(calls) > before
+            token = guarded.user_token
+            for ask in asks:
+                with pytest.raises(nyala.NotFoundError, match="no table 't'"):
+                    ask()
+    guarded.close()
 
 
 def test_the_session_is_no_stream_of_keys(served: Served) -> None:
