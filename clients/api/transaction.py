@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
+from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError, UnavailableError
 from ...schemas.protocol.command import explain
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.operation import Operation
@@ -25,7 +25,8 @@ class Transaction:
     """The transaction that a user begins with ``Database.transaction``: writes that are staged in the store; ``commit``
     applies them at one timestamp. Not thread safe.
 
-    Used as a context manager, it commits at the end and aborts if the body raises. Nobody sees any of it before the
+    Used as a context manager, it commits at the end and aborts if the body raises or the commit is refused; after
+    ``UnavailableError`` it can be committed again. Nobody sees any of it before the
     commit: the writes of a transaction do not see each other, but are applied in order.
     """
 
@@ -156,15 +157,20 @@ class Transaction:
     ) -> None:
         if self.result is not None:
             return
-        if error is None:
-            try:
-                self.commit()
-            except RowErrors:
-                self.abort()
-                raise
-        else:
-            with suppress(StoreError):  # the store discards it after its time to live
-                self.abort()
+        if error is not None:
+            self._discard()
+            return
+        try:
+            self.commit()
+        except UnavailableError:
+            raise  # it may be applied, and can be committed again
+        except StoreError:
+            self._discard()
+            raise
+
+    def _discard(self) -> None:
+        with suppress(StoreError):  # the store discards it after its time to live
+            self.abort()
 
     def __repr__(self) -> str:
         return f"Transaction({self.id!r})"

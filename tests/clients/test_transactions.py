@@ -43,6 +43,31 @@ def committed(db: Database, name: str, *parts: str, **more: Any) -> Any:
     return db._store.commit_transaction(TransactionCommit(transaction=name, parts=list(parts), **more))
 
 
+@pytest.mark.parametrize("refusal", ["rows", "a table", "a condition"])
+def test_a_refused_commit_leaves_nothing_staged(db: Database, refusal: str) -> None:
+    made(db).insert(rows((1, "a", 1)))
+    before = db.now()
+    db.table("t").upsert(rows((1, "b", 1)))
+    work = db.transaction(if_timestamp=before if refusal == "a condition" else None)
+    with pytest.raises((RowErrors, NotFoundError, ConflictError)), work:
+        work.insert("t", rows((1 if refusal == "rows" else 2, "c", 1)))
+        work.upsert("t", rows((1, "c", 1)))
+        if refusal == "a table":
+            work.truncate("nowhere")
+    assert db._store.staged_parts(work.id) == []
+
+
+def test_a_commit_without_an_answer_can_be_repeated(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any) -> Any:
+        raise UnavailableError("away")
+
+    made(db)
+    with monkeypatch.context() as patch, pytest.raises(UnavailableError), db.transaction() as work:
+        work.insert("t", rows((1, "a", 1)))
+        patch.setattr(type(db._store), "commit_transaction", away)
+    assert work.commit().applied == 1
+
+
 @pytest.mark.parametrize("buckets", [0, 3])
 def test_everything_at_one_timestamp_or_nothing(db: Database, buckets: int) -> None:
     one, two = made(db, "one", buckets), made(db, "two", buckets)
