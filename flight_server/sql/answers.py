@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...clients.sql.statement import statement
+from .handles import Owner
 
 _ANSWERS_MAX = 256
+_NOTHING = None, None
 _CONSTANT_MAX = 256
 """The longest text of a query of constants whose answer is kept."""
 
@@ -32,7 +34,7 @@ class SmallAnswers:
     such as ``SELECT 1``, by which pools of connections ask whether the server lives. Thread safe."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[int, tuple[str, pa.Table]] = OrderedDict()
+        self._rows: OrderedDict[int, tuple[Owner, pa.Table]] = OrderedDict()
         self._constants: OrderedDict[str, StatementDescription] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -49,18 +51,18 @@ class SmallAnswers:
             if len(self._constants) > _ANSWERS_MAX:
                 self._constants.popitem(last=False)
 
-    def add(self, number: int, user: str, rows: pa.Table) -> None:
-        """Keep the answer to the ticket of this number, for the user who asked."""
+    def add(self, number: int, owner: Owner, rows: pa.Table) -> None:
+        """Keep the answer to the ticket of this number, for the one who asked."""
         with self._lock:
-            self._rows[number] = user, rows
+            self._rows[number] = owner, rows
             if len(self._rows) > _ANSWERS_MAX:
                 self._rows.popitem(last=False)
 
-    def pop(self, number: Any, user: str) -> pa.Table | None:
-        """Return an answer, once, to the user who asked; None: it is not there."""
+    def pop(self, number: Any, owner: Owner) -> pa.Table | None:
+        """Return an answer, once, to the one who asked; None: it is not there."""
         with self._lock:
-            owner, rows = self._rows.get(number, ("", None)) if isinstance(number, int) else ("", None)
-            if rows is None or owner != user:
+            asker, rows = self._rows.get(number, _NOTHING) if isinstance(number, int) else _NOTHING
+            if rows is None or asker != owner:
                 return None
             del self._rows[number]
         return rows

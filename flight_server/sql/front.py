@@ -32,7 +32,7 @@ from .headers import MIDDLEWARE, SqlHeaders, cookie_of, of_call
 from .ingest import ingest
 from .received_parameters import received_parameters
 from .sessions import SqlSessions
-from .statements import PAUSE_SECONDS, SqlStatements, user_of
+from .statements import PAUSE_SECONDS, SqlStatements, owner_of
 
 if TYPE_CHECKING:
     from ..server import FlightServer
@@ -100,10 +100,10 @@ class SqlFront:
                 return query.planned.schema, ticket
             described = self._described(message.query, transaction, call)
             if described.rows is not None:
-                self._answers.add(number, user_of(call), described.rows)
+                self._answers.add(number, owner_of(call), described.rows)
             return described.schema or _COUNT, ticket
         if name == "CommandPreparedStatementQuery":
-            prepared = self._prepared.get(message.prepared_statement_handle, user_of(call))
+            prepared = self._prepared.get(message.prepared_statement_handle, owner_of(call))
             if prepared.schema is None:
                 return _COUNT, body
             if prepared.varies and prepared.parameters:
@@ -165,7 +165,7 @@ class SqlFront:
             text, transaction = fields["q"], bytes.fromhex(fields["t"]) if "t" in fields else None
         else:
             handle = message.prepared_statement_handle
-            prepared = self._prepared.get(handle, user_of(call))
+            prepared = self._prepared.get(handle, owner_of(call))
             text, transaction, parameters = prepared.text, prepared.transaction, prepared.parameters
             if prepared.schema is not None and not self._statements.is_open(transaction):
                 transaction = None  # it has ended: the query reads what is there now
@@ -173,7 +173,7 @@ class SqlFront:
         cookie = cookie_of(context)
         if self._sessions.control(text, transaction, cookie, call):
             return ShortStream(pa.table({"rows": [0]}, schema=_COUNT), call)
-        if (rows := self._answers.pop(fields.get("n"), user_of(call))) is not None:
+        if (rows := self._answers.pop(fields.get("n"), owner_of(call))) is not None:
             return ShortStream(rows, call)
         transaction = transaction or self._sessions.transaction(cookie, call)
         if not transaction:
@@ -260,12 +260,12 @@ class SqlFront:
             transaction = _optional(message, "transaction_id")
             self._answer_count(writer, self._changed(context, message.query, transaction, None, call), call)
         elif name == "CommandPreparedStatementUpdate":
-            prepared = self._prepared.get(message.prepared_statement_handle, user_of(call))
+            prepared = self._prepared.get(message.prepared_statement_handle, owner_of(call))
             parameters = received_parameters(reader, self._config, call)
             count = self._changed(context, prepared.text, prepared.transaction, parameters, call)
             self._answer_count(writer, count, call)
         elif name == "CommandPreparedStatementQuery":
-            prepared = self._prepared.get(message.prepared_statement_handle, user_of(call))
+            prepared = self._prepared.get(message.prepared_statement_handle, owner_of(call))
             prepared.parameters = received_parameters(reader, self._config, call)
             handle = message.prepared_statement_handle
             send_answer(writer, messages.plain("DoPutPreparedStatementResult", prepared_statement_handle=handle))
@@ -314,7 +314,7 @@ class SqlFront:
             return [fl.Result(self._prepare(context, message, call))]
         if name == "ClosePreparedStatement":
             with suppress(InvalidArgumentError):
-                self._prepared.pop(message.prepared_statement_handle, user_of(call))
+                self._prepared.pop(message.prepared_statement_handle, owner_of(call))
             return []
         if name == "BeginTransaction":
             handle = self._statements.begin(call)
@@ -334,7 +334,7 @@ class SqlFront:
             described = StatementDescription(None, pa.schema([]))
         else:
             described = self._described(message.query, within, call)
-        prepared = Prepared(user_of(call), message.query, described.schema, None, transaction, described.varies)
+        prepared = Prepared(owner_of(call), message.query, described.schema, None, transaction, described.varies)
         return messages.wrapped(
             "ActionCreatePreparedStatementResult",
             prepared_statement_handle=self._prepared.add(prepared),

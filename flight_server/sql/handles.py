@@ -1,4 +1,4 @@
-"""Handles: the prepared statements and the transactions that clients have open, each known to its user alone."""
+"""Handles: the prepared statements and the transactions that clients have open, each known to its owner alone."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 
 if TYPE_CHECKING:
-    from ..security.identity import Identity
+    from ..security.identity import Identity, Source
     from .statement_child import ChildHandle
 
 PREPARED_MAX = 4096
@@ -23,11 +23,20 @@ TRANSACTION_SECONDS = 600.0
 """A transaction in which no statement runs for so long is rolled back."""
 
 
+class Owner(NamedTuple):
+    """Whose a statement is, with all that its rights come from: tokens of one user may have different roles."""
+
+    user: str = ""
+    """An empty one stands for anyone."""
+    roles: frozenset[str] = frozenset()
+    source: Source | None = None
+
+
 @dataclass(slots=True)
 class Prepared:
     """A prepared statement of Flight SQL."""
 
-    user: str
+    owner: Owner
     text: str
     schema: pa.Schema | None
     """Of its rows; None: it changes rows."""
@@ -47,7 +56,7 @@ class Prepared:
 class OpenTransaction:
     """A transaction of Flight SQL, and the child process that holds it."""
 
-    user: str
+    owner: Owner
     caller: Identity | None
     child: ChildHandle
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -77,17 +86,21 @@ class Handles(Generic[Held]):
         """Keep something, and return its handle. Raises UnavailableError if its user has too many."""
         handle = secrets.token_bytes(16)
         with self._lock:
-            mine = [each for each in self._held.values() if each.user == held.user]
+            mine = [each for each in self._held.values() if each.owner.user == held.owner.user]
             size = sum(each.nbytes for each in mine) + held.nbytes
             if len(mine) >= self._count_max // 2 or size > self._bytes_max // 2 or len(self._held) >= self._count_max:
                 raise UnavailableError(f"too many {self._name}s are open: close some of them")
             self._held[handle] = held
         return handle
 
-    def get(self, handle: bytes, user: str) -> Held:
-        """Return what a handle stands for. Raises InvalidArgumentError if it stands for nothing of this user's."""
+    def get(self, handle: bytes, owner: Owner) -> Held:
+        """Return what a handle stands for. Raises InvalidArgumentError if it stands for nothing of this owner's."""
         held = self._held.get(handle)
-        if held is None or held.user != user:
+        if held is not None and held.owner != owner and held.owner.user == owner.user:
+            raise InvalidArgumentError(
+                f"the {self._name} was made with other roles: use the token that made it, or make another"
+            )
+        if held is None or held.owner != owner:
             raise InvalidArgumentError(
                 f"there is no such {self._name}: it was closed, or the server has started again; make it again"
             )
@@ -96,9 +109,9 @@ class Handles(Generic[Held]):
     def __contains__(self, handle: object) -> bool:
         return handle in self._held
 
-    def pop(self, handle: bytes, user: str) -> Held:
+    def pop(self, handle: bytes, owner: Owner) -> Held:
         """Return what a handle stands for, and forget it. Raises as ``get``."""
-        held = self.get(handle, user)
+        held = self.get(handle, owner)
         with self._lock:
             self._held.pop(handle, None)
         return held

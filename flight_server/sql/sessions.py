@@ -16,7 +16,7 @@ from ...schemas.errors import InvalidArgumentError
 from ..requests.calls import Call
 from . import messages
 from .handles import TRANSACTION_SECONDS
-from .statements import SqlStatements, user_of
+from .statements import SqlStatements
 
 _SESSIONS_MAX = 4096
 _OPTIONS = {"catalog": CATALOG, "schema": SCHEMA}
@@ -54,7 +54,7 @@ class SqlSessions:
                 "transaction (ADBC: autocommit=False), or let it keep cookies "
                 "(ADBC: adbc.flight.sql.rpc.with_cookie_middleware)"
             )
-        key = user_of(call), cookie
+        key = call.user or "", cookie
         if which is Control.BEGIN:
             if self._statements.is_open(self._transactions.get(key)):
                 raise InvalidArgumentError(IS_OPEN)
@@ -75,7 +75,7 @@ class SqlSessions:
         Raises:
             InvalidArgumentError: the transaction was rolled back meanwhile.
         """
-        handle = self._transactions.get((user_of(call), cookie)) if cookie is not None else None
+        handle = self._transactions.get((call.user or "", cookie)) if cookie is not None else None
         if handle is not None and not self._statements.is_open(handle):
             raise InvalidArgumentError(_rolled_back())
         return handle
@@ -97,7 +97,7 @@ class SqlSessions:
 
     def close(self, cookie: str | None, call: Call) -> bytes:
         """Answer CloseSession: roll its transaction back."""
-        handle = self._transactions.pop((user_of(call), cookie), None) if cookie is not None else None
+        handle = self._transactions.pop((call.user or "", cookie), None) if cookie is not None else None
         if self._statements.is_open(handle):
             assert handle is not None
             self._statements.end(handle, False, call)

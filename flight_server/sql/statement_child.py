@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
@@ -21,6 +21,9 @@ from ...clients.sql.change.conflicts import Turns
 from ...schemas.errors import InternalError, StoreError, UnavailableError, error_of
 from .channel import Channel, ChannelClosedError, ChannelFrame, FrameKind
 from .private_port import new_token
+
+if TYPE_CHECKING:
+    from .handles import Owner
 
 _LOG = logging.getLogger("nyala.flight_server")
 _COMMAND = (sys.executable, "-m", "nyala.flight_server.sql.child_main")
@@ -56,7 +59,7 @@ class ChildHandle:
         self._turns = turns
         self._spill_bytes = spill_bytes
         self._first_bytes = self._own_bytes = 0
-        self._tokens: dict[str, str] = {}
+        self._tokens: dict[Owner, str] = {}
         self.transactions = 0
         """How many transactions it holds."""
         self.text = ""
@@ -69,9 +72,10 @@ class ChildHandle:
         """Whether the process runs."""
         return self._process.poll() is None
 
-    def token_of(self, user: str) -> str:
-        """Return the token that stands for a user at this child."""
-        return self._tokens.setdefault(user, new_token())
+    def token_of(self, owner: Owner) -> str:
+        """Return the token that stands for an owner at this child. Owners share none: the child keeps sessions open
+        from one statement to the next, each with the rights of its token."""
+        return self._tokens.setdefault(owner, new_token())
 
     def frames(
         self,

@@ -19,7 +19,7 @@ from ..requests.calls import Call
 from .answers import StatementDescription
 from .channel import ChannelFrame, FrameKind
 from .folder import new_folder
-from .handles import TRANSACTION_SECONDS, TRANSACTIONS_MAX, Handles, OpenTransaction
+from .handles import TRANSACTION_SECONDS, TRANSACTIONS_MAX, Handles, OpenTransaction, Owner
 from .places import SqlPlaces
 from .private_port import PrivatePort
 from .statement_child import ChildHandle
@@ -41,7 +41,7 @@ class SqlStatements:
         self._transactions: Handles[OpenTransaction] = Handles("transaction", TRANSACTIONS_MAX)
         self._turns = Turns()
         self._cancelled: set[bytes] = set()
-        self._running: dict[bytes, str] = {}
+        self._running: dict[bytes, Owner] = {}
         self._port = PrivatePort(server, self._folder / "socket")
         self._places = SqlPlaces(
             self._start, config.sql_places, config.user_share, config.waiting_max, config.sql_timeout_seconds
@@ -69,8 +69,8 @@ class SqlStatements:
     ) -> Iterator[ChannelFrame | None]:
         """Run a statement in a child and yield the frames of its answer: see ``ChildHandle.frames``. ``handle`` is the
         name by which it can be cancelled."""
-        user = user_of(call)
-        held = self._transactions.get(transaction, user) if transaction else None
+        owner = owner_of(call)
+        held = self._transactions.get(transaction, owner) if transaction else None
         request = {"op": op, "text": text} | ({"session": transaction.hex()} if transaction else {})
 
         def check() -> None:
@@ -79,10 +79,10 @@ class SqlStatements:
                 raise UnavailableError("the statement was cancelled")
 
         if handle:
-            self._running[handle] = user
+            self._running[handle] = owner
         try:
-            with self._places.taken(user, check, text, held.child if held else None) as child:
-                token = child.token_of(user)
+            with self._places.taken(owner.user, check, text, held.child if held else None) as child:
+                token = child.token_of(owner)
                 if held:
                     held.used = time.monotonic()
                 with self._port.tokens.lent(token, call.identity):
@@ -120,46 +120,46 @@ class SqlStatements:
 
     def cancel(self, handle: bytes, call: Call) -> bool:
         """End a statement of the caller's. Return whether it runs."""
-        if self._running.get(handle) != user_of(call):
+        if self._running.get(handle) != owner_of(call):
             return False
         self._cancelled.add(handle)
         return True
 
     def begin(self, call: Call) -> bytes:
         """Begin a transaction, and return its handle."""
-        user = user_of(call)
-        with self._places.taken(user, call.check) as child:
-            handle = self._transactions.add(OpenTransaction(user, call.identity, child))
+        owner = owner_of(call)
+        with self._places.taken(owner.user, call.check) as child:
+            handle = self._transactions.add(OpenTransaction(owner, call.identity, child))
             child.transactions += 1
             try:
-                self._run(child, call.identity, user, {"op": "begin", "session": handle.hex()}, call.check)
+                self._run(child, call.identity, owner, {"op": "begin", "session": handle.hex()}, call.check)
             except BaseException:
-                self._transactions.pop(handle, user)
+                self._transactions.pop(handle, owner)
                 child.transactions -= 1
                 raise
         return handle
 
     def end(self, handle: bytes, is_commit: bool, call: Call) -> None:
         """Commit a transaction, or roll it back."""
-        self._end(handle, is_commit, user_of(call), call.check)
+        self._end(handle, is_commit, owner_of(call), call.check)
 
     def is_open(self, transaction: bytes | None) -> bool:
         """Whether a transaction has not ended."""
         return transaction in self._transactions
 
-    def _end(self, handle: bytes, is_commit: bool, user: str, check: Callable[[], None]) -> None:
-        held = self._transactions.pop(handle, user)
+    def _end(self, handle: bytes, is_commit: bool, owner: Owner, check: Callable[[], None]) -> None:
+        held = self._transactions.pop(handle, owner)
         held.child.transactions -= 1
         if not is_commit and not held.child.is_alive:
             return  # it is rolled back
-        with self._places.taken(user, check, of_transaction=held.child) as child:
+        with self._places.taken(owner.user, check, of_transaction=held.child) as child:
             request = {"op": "end", "session": handle.hex(), "commit": is_commit}
-            self._run(child, held.caller, user, request, check)
+            self._run(child, held.caller, owner, request, check)
 
     def _run(
-        self, child: ChildHandle, caller: Any, user: str, request: dict[str, Any], check: Callable[[], None]
+        self, child: ChildHandle, caller: Any, owner: Owner, request: dict[str, Any], check: Callable[[], None]
     ) -> None:
-        token = child.token_of(user)
+        token = child.token_of(owner)
         with self._port.tokens.lent(token, caller):
             seconds = self._config.sql_timeout_seconds
             for _ in child.frames({**request, "token": token}, None, check, seconds, lambda: PAUSE_SECONDS):
@@ -171,7 +171,7 @@ class SqlStatements:
             for handle, held in self._transactions.items():
                 if held.used < before:
                     with suppress(StoreError):
-                        self._end(handle, False, held.user, lambda: None)
+                        self._end(handle, False, held.owner, lambda: None)
 
     def _start(self) -> ChildHandle:
         config = self._config
@@ -189,6 +189,7 @@ class SqlStatements:
         return ChildHandle(options, most, spills, config.sql_spill_bytes, self._turns)
 
 
-def user_of(call: Call) -> str:
-    """Return the name of a statement's sender; "": anyone."""
-    return call.user or ""
+def owner_of(call: Call) -> Owner:
+    """Return whose statement it is that a call sends."""
+    identity = call.identity
+    return Owner(identity.user, identity.roles, identity.source) if identity else Owner()

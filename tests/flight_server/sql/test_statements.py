@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import adbc_driver_manager as manager
 import pandas as pd
 import polars as pl
@@ -9,6 +11,11 @@ import pyarrow as pa
 import pytest
 
 import nyala
+from nyala.flight_server.security.security import Security
+from nyala.flight_server.security.token_file import create_token
+from nyala.flight_server.settings.settings import ServeOptions
+from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.store.grants import GrantChange, Privilege
 from tests.flight_server.sql.served_sql import SqlServer
 
 
@@ -173,5 +180,34 @@ def test_an_answer_has_the_schema_that_was_described(leaf_bytes: int) -> None:
                 described = cursor.adbc_execute_schema(text)
                 cursor.execute(text)  # the driver compares what the ticket gives with what the statement was said to
                 assert cursor.fetch_arrow_table().schema == described, text
+    finally:
+        served.close()
+
+
+def test_a_token_with_fewer_roles_reads_no_more_after_one_with_more(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    strong, weak = (create_token(file, "alice", roles)[0] for roles in (("team",), ()))
+    served = SqlServer(Security(ServeOptions(tokens=file)), sql_places=1, user_share=1.0)
+    served.db.create_table("notes", primary_key="id", data={"id": [1, 2], "secret": ["a", "b"]})
+    read = [Privilege.READ]
+    served.store.grant(GrantChange(role="team", table="notes", privileges=read))
+    served.store.grant(GrantChange(user="alice", table="notes", privileges=read, columns=["id"]))
+    text = "SELECT x.id, y.secret FROM notes x JOIN notes y ON x.id = y.id ORDER BY 1"
+    try:
+        with (
+            served.connected(token=strong, autocommit=False) as stronger,
+            served.connected(token=weak) as weaker,
+            stronger.cursor() as cursor,
+            weaker.cursor() as other,
+        ):
+            cursor.execute(text)
+            assert cursor.fetchall() == [(1, "a"), (2, "b")]
+            with pytest.raises(manager.Error, match="secret"):
+                other.execute(text)
+                other.fetchall()
+            held = served.server.sql._statements._transactions  # pyright: ignore
+            ((handle, transaction),) = held.items()
+            with pytest.raises(InvalidArgumentError, match="made with other roles"):
+                held.get(handle, transaction.owner._replace(roles=frozenset()))
     finally:
         served.close()
