@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -16,6 +17,7 @@ from ...schemas.protocol.session import SessionDetails
 from ..errors.client_gone import ClientGoneError
 from ..requests.calls import Call
 
+_LOG = logging.getLogger("nyala.flight_server")
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 Ask = Callable[[SessionDetails, bytes], None]
@@ -93,10 +95,16 @@ class SessionAnswers:
         return b"".join((self._schema[1], *rows.messages, _END_OF_STREAM))
 
     def add(self, pending: Pending) -> None:
-        """Let the second thread answer; waits while too many answers are due."""
+        """Let the second thread answer; waits while too many answers are due. Without that thread, answer now."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._send_all, name="nyala-session", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._send_all, name="nyala-session", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # as many run as the system allows
+                _LOG.warning("a session answers by one thread: %s", error)
+                self._send(self._settled(pending))
+                return
+            self._thread = thread
         self._queue.put(pending)
 
     @property

@@ -117,6 +117,26 @@ def test_few_bytes_that_stand_for_many_keys_are_left_to_point_reads(served: Serv
     assert session.ask(asked, None, few.serialize().to_pybytes()) == {"rows": 0}
 
 
+def test_without_a_second_thread_writes_are_answered_by_the_first(
+    served: Served, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = ["once", "twice"]
+    start = threading.Thread.start
+
+    def may_fail(thread: threading.Thread) -> None:
+        if thread.name == "nyala-session" and failures:
+            failures.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", may_fail)
+    for number in range(3):
+        session.write(served.rows(1, number), number, more=True, writer="w")
+        assert session.answer()[0]["applied"] == 1
+    assert session.ask({"get": "homes"}, {"key": [2]})["row"]["id"] == 2
+    assert not failures
+
+
 def test_requests_in_flight_are_answered_in_order_and_take_effect_in_order(served: Served, session: Session) -> None:
     for number in range(50):
         session.write(served.rows(1, number), number, more=True, writer="w")
