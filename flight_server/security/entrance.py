@@ -208,7 +208,11 @@ class Entrance:
             return
         self._let_in(call.is_stream)  # one may have started meanwhile
         if is_first:
-            threading.Thread(target=self._count_anew, name="nyala-entrance", daemon=True).start()
+            try:
+                threading.Thread(target=self._count_anew, name="nyala-entrance", daemon=True).start()
+            except RuntimeError as error:  # as many run as the system allows
+                _LOG.warning("calls wait until another one comes: %s", error)
+                self._is_counting = False  # the next call that is held tries again
 
     def _is_refused(self, caller: int) -> bool:
         assert self._gate is not None, "only a gate holds calls"

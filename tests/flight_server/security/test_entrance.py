@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -343,6 +344,28 @@ def test_a_call_is_let_in_if_there_is_room_by_now() -> None:
     crowd, ended = crowded(room=1)
     crowd._hold(FakeCall(ended, "a"), 1)
     assert ended == ["a"]
+
+
+def test_a_thread_that_cannot_start_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd, ended = crowded(room=0)
+    counted, start = threading.Event(), threading.Thread.start
+    failures = ["once"]
+
+    def may_fail(thread: threading.Thread) -> None:
+        if failures and thread.name == "nyala-entrance":
+            raise RuntimeError(failures.pop())
+        start(thread)
+
+    def count_anew(is_stream: bool) -> None:
+        crowd._gate.room = 2
+        counted.set()
+
+    monkeypatch.setattr(threading.Thread, "start", may_fail)
+    crowd._gate.count_anew = count_anew
+    crowd._hold(FakeCall(ended, "a"), 1)
+    assert not counted.wait(0.1) and not ended
+    crowd._hold(FakeCall(ended, "b"), 1)
+    until(lambda: ended == ["a", "b"])
 
 
 def test_one_caller_has_few_calls_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
