@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -11,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ...schemas.errors import UnavailableError
+from .channel import ChannelClosedError
 from .statement_child import ChildHandle
 
+_LOG = logging.getLogger("nyala.flight_server")
 _LOOK_SECONDS = 0.05
 
 
@@ -23,6 +26,8 @@ class _Waiter:
     text: str
     came: threading.Event = field(default_factory=threading.Event)
     child: ChildHandle | None = None
+    failure: UnavailableError | None = None
+    """Why there can be no child now."""
 
 
 class SqlPlaces:
@@ -70,13 +75,13 @@ class SqlPlaces:
 
     def _take(self, user: str, check: Callable[[], None], text: str, of_transaction: ChildHandle | None) -> ChildHandle:
         waiter = _Waiter(user, of_transaction, text)
-        with self._lock:
-            if len(self._waiters) >= self._waiting_max:
-                raise UnavailableError("too many statements wait for a place (sql_places): try again later", 1.0)
-            self._waiters.append(waiter)
-            self._serve()
         end = time.monotonic() + self._seconds_max
         try:
+            with self._lock:
+                if len(self._waiters) >= self._waiting_max:
+                    raise UnavailableError("too many statements wait for a place (sql_places): try again later", 1.0)
+                self._waiters.append(waiter)
+                self._serve()
             while not waiter.came.wait(_LOOK_SECONDS):
                 check()
                 if time.monotonic() > end:
@@ -84,6 +89,8 @@ class SqlPlaces:
         except BaseException:
             self._leave(waiter)
             raise
+        if waiter.failure is not None:
+            raise waiter.failure
         if waiter.child is None:
             raise UnavailableError("the process that held the transaction is gone: begin another transaction")
         return waiter.child
@@ -113,8 +120,8 @@ class SqlPlaces:
             if waiter.of_transaction is not None and not waiter.of_transaction.is_alive:
                 child = None
             else:
-                child = waiter.of_transaction or self._idle_child(waiter.text)
-                if child is None:
+                child = waiter.of_transaction or self._idle_child(waiter)
+                if child is None and waiter.failure is None:
                     continue
             self._waiters.remove(waiter)
             if child is not None:
@@ -126,14 +133,20 @@ class SqlPlaces:
             waiter.child = child
             waiter.came.set()
 
-    def _idle_child(self, text: str) -> ChildHandle | None:
+    def _idle_child(self, waiter: _Waiter) -> ChildHandle | None:
+        """Return a child for a waiter, which may be a new one. None: there is no place, or it cannot be started."""
         self._idle = [each for each in self._idle if each.is_alive]
         if self._idle:
-            with_plan = [each for each in self._idle if each.text == text]
+            with_plan = [each for each in self._idle if each.text == waiter.text]
             return (with_plan or sorted(self._idle, key=lambda each: each.transactions))[0]
         if len(self._busy) >= self._places:
             return None
-        return self._start()
+        try:
+            return self._start()
+        except (OSError, ChannelClosedError) as error:  # too many processes or files, or too little memory
+            _LOG.warning("a process of statements cannot be started: %s", error)
+            waiter.failure = UnavailableError("no process can be started for the statement: try again later", 1.0)
+            return None
 
     def start_one(self) -> None:
         """Start a process before the first statement comes."""

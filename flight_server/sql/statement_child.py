@@ -45,7 +45,8 @@ class ChildHandle:
         """
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
-        with theirs:
+        with theirs, ExitStack() as failing:
+            failing.callback(self._channel.close)
             # A session of its own: Ctrl-C in a terminal is for the server.
             self._process = subprocess.Popen(
                 [*_COMMAND, str(theirs.fileno())],
@@ -54,6 +55,7 @@ class ChildHandle:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+            failing.pop_all()
         self._memory_bytes = memory_bytes
         self._spills = spills
         self._turns = turns
@@ -65,7 +67,11 @@ class ChildHandle:
         self.text = ""
         """The statement that it ran last, whose plan it has."""
         self._is_ready = False
-        self._channel.send(FrameKind.REQUEST, to_json(options))
+        try:
+            self._channel.send(FrameKind.REQUEST, to_json(options))
+        except ChannelClosedError:
+            self.kill()
+            raise
 
     @property
     def is_alive(self) -> bool:

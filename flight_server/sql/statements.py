@@ -186,7 +186,11 @@ class SqlStatements:
             "config": config.model_dump(exclude={"private_paths"}),
         }
         most = 2 * (config.sql_memory_bytes + config.sql_leaf_bytes)  # DataFusion counts most of its memory, not all
-        return ChildHandle(options, most, spills, config.sql_spill_bytes, self._turns)
+        try:
+            return ChildHandle(options, most, spills, config.sql_spill_bytes, self._turns)
+        except BaseException:
+            shutil.rmtree(spills, ignore_errors=True)
+            raise
 
 
 def owner_of(call: Call) -> Owner:

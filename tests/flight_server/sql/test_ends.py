@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import adbc_driver_manager as manager
 import pyarrow as pa
 import pytest
 
+from nyala.flight_server.sql import statement_child
 from tests.flight_server.sql.served_sql import SqlServer
 
 RUNAWAY = "SELECT count(*) AS n FROM numbers a, numbers b, numbers c WHERE (a.id * b.id + c.id) % 7 = 3"
@@ -154,6 +156,33 @@ def test_a_join_beyond_its_memory_fails_and_the_server_lives() -> None:
                 cursor.fetchall()
             cursor.execute("SELECT count(*) AS n FROM wide")
             assert cursor.fetchall() == [(400_000,)]
+    finally:
+        server.close()
+
+
+def test_a_child_that_cannot_start_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SqlServer(sql_places=1, user_share=1.0)
+    failures = [BlockingIOError(11, "Resource temporarily unavailable")]
+    start = subprocess.Popen
+
+    def may_fail(*given: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return start(*given, **named)
+
+    try:
+        statements = server.server.sql._statements  # pyright: ignore
+        (first,) = statements._places._idle
+        first.kill()
+        with server.connected() as connection, connection.cursor() as cursor:
+            monkeypatch.setattr(statement_child.subprocess, "Popen", may_fail)
+            with pytest.raises(manager.OperationalError, match=r"UNAVAILABLE.*no process can be started") as caught:
+                cursor.execute("SELECT 1 + 0 AS one")
+            assert "Resource" not in str(caught.value)
+            assert not list(statements._folder.glob("spills-*"))
+            for _ in range(3):
+                cursor.execute("SELECT 1 + 0 AS one")
+                assert cursor.fetchall() == [(1,)]
     finally:
         server.close()
 
