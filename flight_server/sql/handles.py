@@ -110,10 +110,10 @@ class Handles(Generic[Held]):
         return handle in self._held
 
     def pop(self, handle: bytes, owner: Owner) -> Held:
-        """Return what a handle stands for, and forget it. Raises as ``get``."""
-        held = self.get(handle, owner)
+        """Return what a handle stands for, and forget it. Raises as ``get``: of several callers one has it."""
         with self._lock:
-            self._held.pop(handle, None)
+            held = self.get(handle, owner)
+            del self._held[handle]
         return held
 
     def items(self) -> list[tuple[bytes, Held]]:

@@ -60,12 +60,10 @@ class SqlSessions:
                 raise InvalidArgumentError(IS_OPEN)
             self._add(key, self._statements.begin(call))
             return True
-        handle = self._transactions.pop(key, None)
+        handle = self._transactions.get(key)
         if handle is None:
             raise InvalidArgumentError(none_is_open(which))
-        if self._statements.is_open(handle):
-            self._statements.end(handle, which is Control.COMMIT, call)
-        elif which is Control.COMMIT:
+        if not self._end(key, handle, which is Control.COMMIT, call) and which is Control.COMMIT:
             raise InvalidArgumentError(_rolled_back())
         return True
 
@@ -97,11 +95,23 @@ class SqlSessions:
 
     def close(self, cookie: str | None, call: Call) -> bytes:
         """Answer CloseSession: roll its transaction back."""
-        handle = self._transactions.pop((call.user or "", cookie), None) if cookie is not None else None
-        if self._statements.is_open(handle):
-            assert handle is not None
-            self._statements.end(handle, False, call)
+        key = call.user or "", cookie or ""
+        handle = self._transactions.get(key)
+        if handle is not None:
+            self._end(key, handle, False, call)
         return messages.plain("CloseSessionResult", status=_CLOSED)
+
+    def _end(self, key: tuple[str, str], handle: bytes, is_commit: bool, call: Call) -> bool:
+        """End a transaction, and forget it unless it is still open. Return whether it was open."""
+        is_open = self._statements.is_open(handle)
+        try:
+            if is_open:
+                self._statements.end(handle, is_commit, call)
+        finally:
+            with self._lock:
+                if self._transactions.get(key) == handle and not self._statements.is_open(handle):
+                    del self._transactions[key]
+        return is_open
 
     def _add(self, key: tuple[str, str], handle: bytes) -> None:
         with self._lock:

@@ -148,13 +148,20 @@ class SqlStatements:
         return transaction in self._transactions
 
     def _end(self, handle: bytes, is_commit: bool, owner: Owner, check: Callable[[], None]) -> None:
-        held = self._transactions.pop(handle, owner)
-        held.child.transactions -= 1
-        if not is_commit and not held.child.is_alive:
+        held = self._transactions.get(handle, owner)
+        if not held.child.is_alive:
+            self._forget(handle, held)
+            if is_commit:
+                raise UnavailableError("the process that held the transaction is gone: begin another transaction")
             return  # it is rolled back
         with self._places.taken(owner.user, check, of_transaction=held.child) as child:
+            self._forget(handle, held)  # not before: without a place, the transaction stays open
             request = {"op": "end", "session": handle.hex(), "commit": is_commit}
             self._run(child, held.caller, owner, request, check)
+
+    def _forget(self, handle: bytes, held: OpenTransaction) -> None:
+        self._transactions.pop(handle, held.owner)
+        held.child.transactions -= 1
 
     def _run(
         self, child: ChildHandle, caller: Any, owner: Owner, request: dict[str, Any], check: Callable[[], None]

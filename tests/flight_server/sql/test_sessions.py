@@ -117,6 +117,54 @@ def test_a_commit_that_is_refused_ends_its_transaction(served: SqlServer, homes:
     assert row is not None and row["city"] == "Alta"
 
 
+def _raw_begin(served: SqlServer) -> bytes:
+    """Begin a transaction as drivers do."""
+    (result,) = served.client.do_action(
+        fl.Action("BeginTransaction", messages.wrapped("ActionBeginTransactionRequest"))
+    )
+    return messages.read(result.body.to_pybytes())[1].transaction_id
+
+
+def _raw_end(served: SqlServer, transaction: bytes, is_commit: bool) -> None:
+    fields = {"transaction_id": transaction, "action": 1 if is_commit else 2}
+    list(
+        served.client.do_action(fl.Action("EndTransaction", messages.wrapped("ActionEndTransactionRequest", **fields)))
+    )
+
+
+def _raw_query(served: SqlServer, text: str, transaction: bytes) -> fl.FlightStreamReader:
+    command = messages.wrapped("CommandStatementQuery", query=text, transaction_id=transaction)
+    info = served.client.get_flight_info(fl.FlightDescriptor.for_command(command))
+    return served.client.do_get(info.endpoints[0].ticket)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_commit_that_finds_no_place_can_be_repeated(
+    served: SqlServer, homes: nyala.Table, is_commit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = served.server.sql._statements._places  # pyright: ignore
+    word = "COMMIT" if is_commit else "ROLLBACK"
+    before = sum(child.transactions for child in places._idle)
+    transaction = _raw_begin(served)
+    _raw_query(served, "INSERT INTO homes (id) VALUES (8)", transaction).read_all()
+    with _session(served) as (connection, cursor), connection.cursor() as ending:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO homes (id) VALUES (9)")
+        ending.adbc_prepare(word)
+        with monkeypatch.context() as patch:
+            patch.setattr(places, "_waiting_max", 0)
+            with pytest.raises(manager.Error, match="too many statements wait for a place"):
+                ending.execute(word)
+            with pytest.raises(fl.FlightUnavailableError, match="too many statements wait for a place"):
+                _raw_end(served, transaction, is_commit)
+        ending.execute(word)
+        _raw_end(served, transaction, is_commit)
+    assert [homes.get(key) is not None for key in (8, 9)] == [is_commit, is_commit]
+    assert sum(child.transactions for child in places._idle) == before
+    with pytest.raises(fl.FlightError, match="there is no such transaction"):
+        _raw_end(served, transaction, is_commit)
+
+
 def test_a_statement_that_was_prepared_before_begin_is_within(served: SqlServer, homes: nyala.Table) -> None:
     text = "INSERT INTO homes (id) VALUES (?)"
     with _session(served) as (connection, cursor), connection.cursor() as prepared:
