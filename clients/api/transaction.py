@@ -131,8 +131,8 @@ class Transaction:
             StoreError: nothing was applied. After ``UnavailableError`` over Flight the outcome is unknown: commit
                 again.
         """
-        known = {name: about.bound_id for name, about in self._descriptions.items() if name in self._truncated}
-        ids = {name: table_id for name, table_id in known.items() if table_id is not None}
+        bound = {name: about.bound_id for name, about in self._descriptions.items() if name in self._truncated}
+        ids = {name: table_id for name, table_id in bound.items() if table_id is not None}
         update = {"parts": list(self._staged), "truncate": self._truncated, "table_ids": ids or None}
         result = self._store.commit_transaction(self._commit.model_copy(update=update))
         if result.error_count:

@@ -23,13 +23,9 @@ from .answers import answer_schema, plain, plain_schema
 from .change.changes import Changes
 from .change.conflicts import TURNS, Turns
 from .change.many import of_all_rows
-from .change.names import quoted
 from .change.parameters import with_values
-from .change.written import WrittenSql
 from .deadline import Deadline, within
-from .exact_lists import exact_lists
 from .exact_numbers import exact_numbers
-from .exact_spans import exact_spans
 from .explaining import explained
 from .failures import failure
 from .fences import QUERIES_ONLY, Fences, SqlLimits
@@ -42,8 +38,12 @@ from .overflow import checked
 from .parameters import parameter_types
 from .plans import QueryPlan, QueryPlans
 from .result import Result, changed
-from .right_joins import REDUCTION
 from .statement import Kind, Statement, TableUse, parsed, statement
+from .text.exact_lists import exact_lists
+from .text.exact_spans import exact_spans
+from .text.names import quoted
+from .text.right_joins import REDUCTION
+from .text.written import WrittenSql
 
 _LIST_SHARE = 16
 """A list that runs before its query may have this part of the memory for tables."""

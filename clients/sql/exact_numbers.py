@@ -23,9 +23,9 @@ from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from .change.literals import DIGITS_MAX
-from .edits import Edit, edited
 from .kinds import INTEGERS, Columns, Kind, Kinds, called, columns_of, common, words
-from .placed import Cast, PlacedSql, cast_of, edits_of
+from .text.edits import Edit, edited
+from .text.placed import Cast, PlacedSql, cast_of, edits_of
 
 _DECIMALS = re.compile(r"\b(?:numeric|decimal|dec)\b", re.IGNORECASE)
 _WHOLE_MAX = 18

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
 
 from .functions import FUNCTIONS
-from .json_paths import json_functions
 from .statement import CATALOG, SCHEMA
+from .text.json_paths import json_functions
 from .workers import begin_workers, check_workers
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
-from .change.names import CATALOG, SCHEMA, lower
+from .text.names import CATALOG, SCHEMA, lower
 
 
 @dataclass(frozen=True, slots=True)

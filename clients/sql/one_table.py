@@ -19,9 +19,9 @@ from sqlglot import exp
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import TableDescription
-from .change.names import lower
 from .result import Result
 from .source.pushed import one_nan
+from .text.names import lower
 
 _COMPARISONS = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

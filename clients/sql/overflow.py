@@ -17,11 +17,11 @@ from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from ...schemas.errors import InvalidArgumentError
-from .change.dialect import NyalaSql
-from .edits import edited
 from .integers import CHAIN, COMPUTED, FAR, HALF, ROWS, UNSIGNED, WHOLE, Integers
 from .kinds import Columns, called
-from .placed import Cast, PlacedSql, cast_of, edits_of
+from .text.dialect import NyalaSql
+from .text.edits import edited
+from .text.placed import Cast, PlacedSql, cast_of, edits_of
 
 _CHECKED = (*COMPUTED, exp.Neg)
 _REMEMBERED_TEXT_MAX = 1 << 16

@@ -9,7 +9,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from .change.dialect import NyalaSql
+from .text.dialect import NyalaSql
 
 _TEXT = pa.string()
 _BESIDE = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between, exp.Add, exp.Sub, exp.Mul, exp.Div)

@@ -24,19 +24,19 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
-from .change.names import lower, quoted
-from .distinct_orders import with_numbered_orders
-from .edits import Edit, edited
-from .first_lists import FirstLists, first_lists
 from .functions import CHANGING
-from .json_paths import with_json_functions
-from .null_lists import without_null_lists
 from .one_table import OneTable, one_table
 from .overflow import COMPUTED
-from .parsed_text import ParsedText, read_text
-from .postgres_words import with_known_functions
-from .precedence import with_parentheses, with_powers
-from .right_joins import without_right_joins
+from .text.distinct_orders import with_numbered_orders
+from .text.edits import Edit, edited
+from .text.first_lists import FirstLists, first_lists
+from .text.json_paths import with_json_functions
+from .text.names import lower, quoted
+from .text.null_lists import without_null_lists
+from .text.parsed_text import ParsedText, read_text
+from .text.postgres_words import with_known_functions
+from .text.precedence import with_parentheses, with_powers
+from .text.right_joins import without_right_joins
 from .time_travel import Moments, in_time, moves_in_time
 
 TEXT_MAX = 1 << 20

@@ -85,12 +85,12 @@ class Grants:
 
         def edited(manifest: Manifest) -> Manifest:
             # Names are looked up here, for an alteration just before could give them to another table.
-            found = None if change.table == ALL_TABLES else _entry(manifest, change.table)
-            table = None if found is None else found.id
+            entry = None if change.table == ALL_TABLES else _entry(manifest, change.table)
+            table = None if entry is None else entry.id
             whose = change.user, change.role, table
             there = {each.id for each in manifest.tables} | {None}
             old = next((each for each in manifest.grants if _whose(each) == whose), None)
-            privileges = edit(old.privileges if old else {}, _columns(change, found))
+            privileges = edit(old.privileges if old else {}, _columns(change, entry))
             new = GrantEntry(user=change.user, role=change.role, table=table, privileges=privileges)
             others = [each for each in manifest.grants if _whose(each) != whose and each.table in there]
             entries = (*others, new) if privileges else tuple(others)
@@ -159,8 +159,8 @@ def _whose(entry: GrantEntry) -> tuple[str | None, str | None, int | None]:
 
 def _entry(manifest: Manifest, name: str) -> TableEntry:
     in_use = {each.name: each for each in manifest.tables if each.dropped_until is None}
-    if found := in_use.get(name):
-        return found
+    if entry := in_use.get(name):
+        return entry
     raise no_table(name, sorted(in_use))
 
 

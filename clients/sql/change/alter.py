@@ -11,9 +11,9 @@ from ....schemas.protocol.service import StoreService
 from ....schemas.store.description import TableDescription
 from ....schemas.table import alter as steps
 from ....schemas.table.column import ColumnDefinition
+from ..text.dialect import AddRange, ColumnSettings, DropRange, SplitAt
+from ..text.names import checked_column, name_of, refuse_others, shown, table_name
 from .columns import built_column, default_json, definition_of, expression_of, setting, type_word
-from .dialect import AddRange, ColumnSettings, DropRange, SplitAt
-from .names import checked_column, name_of, refuse_others, shown, table_name
 from .partitions import bound_of, values_of
 from .refusals import refuse_kind
 from .writing import Changed

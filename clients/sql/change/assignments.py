@@ -9,11 +9,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ....schemas.errors import InvalidArgumentError
+from ..text.names import name_of, shown
+from ..text.written import reworded
 from .literals import NO_LITERAL, is_default, literal
-from .names import name_of, shown
 from .target import ChangeTarget
 from .values import assigned, column_of, default_of, refuse_null
-from .written import reworded
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.service import StoreService
 from ....schemas.rows.transaction import TransactionCommit
 from ....schemas.rows.write import WriteResult
+from ..text.names import refuse_others, table_name
 from . import native
 from .alter import alter, comment
 from .conflicts import TURNS, Turns, tried
 from .create import create, drop
 from .insert import insert
 from .merge import merge
-from .names import refuse_others, table_name
 from .refusals import refuse_statement
 from .target import ChangeTarget, Read, Reading
 from .update import delete, update
@@ -72,8 +72,8 @@ class Changes:
         taken = {"this", "expressions", "option", *(["identity"] if tree.args.get("identity") == "CONTINUE" else [])}
         refuse_others(tree, taken, "TRUNCATE")
         names = list(dict.fromkeys(table_name(each) for each in tree.expressions))
-        known = {name: self._store.describe_table(name).bound_id for name in names}
-        ids = {name: table_id for name, table_id in known.items() if table_id is not None}
+        bound = {name: self._store.describe_table(name).bound_id for name in names}
+        ids = {name: table_id for name, table_id in bound.items() if table_id is not None}
         commit = TransactionCommit(transaction=Staging(self._store).id, truncate=names, table_ids=ids or None)
         result: WriteResult = self._store.commit_transaction(commit)
         return Changed("TRUNCATE TABLE", 0, result.timestamp)

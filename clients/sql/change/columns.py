@@ -15,9 +15,9 @@ from ....schemas.cells.types import LogicalType
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.command import explain
 from ....schemas.table.column import ColumnDefinition, ColumnOptions
-from .dialect import NyalaSql
+from ..text.dialect import NyalaSql
+from ..text.names import name_of, shown
 from .literals import NO_LITERAL, constant, literal
-from .names import name_of, shown
 from .values import column_of
 
 _TYPES = {

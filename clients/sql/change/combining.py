@@ -28,9 +28,9 @@ from sqlglot import exp
 
 from ....schemas.rows.statement import SET_TEXT_MAX
 from ....schemas.table.column import TRUNCATE, ColumnSchema
+from ..text.names import name_of
 from .assignments import Assignments
 from .literals import NO_LITERAL, is_default, literal
-from .names import name_of
 from .overflows import Overflows
 from .target import ChangeTarget
 from .translate import EXCLUDED, Foreign, Translator, column_text

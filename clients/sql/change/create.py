@@ -20,9 +20,9 @@ from ....schemas.table.alter import Alteration, RenameTable
 from ....schemas.table.column import ColumnDefinition
 from ....schemas.table.partition import HashLevel, RangeLevel
 from ....schemas.table.table import TableDefinition, TableOptions
+from ..text.dialect import PartitionLevels
+from ..text.names import name_of, refuse_others, shown, table_name
 from .columns import built_column, definition_of, setting
-from .dialect import PartitionLevels
-from .names import name_of, refuse_others, shown, table_name
 from .partitions import levels_of
 from .refusals import refuse_kind
 from .target import ChangeTarget, Read

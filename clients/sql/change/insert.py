@@ -10,15 +10,15 @@ from sqlglot import exp
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.rows.operation import Operation
 from ....schemas.table.column import ColumnSchema
+from ..text.names import alias_of, column, identifier, name_of, of_table, refuse_others
+from ..text.written import reworded
 from .assignments import Assignments, assignments_of
 from .combining import is_new_value, rules_of
 from .literals import NO_LITERAL, is_default, literal
-from .names import alias_of, column, identifier, name_of, of_table, refuse_others
 from .target import ChangeTarget, Reading
 from .translate import EXCLUDED
 from .values import assigned, column_of, default_of, refuse_long, refuse_null
 from .writing import Part, Work, is_one_write
-from .written import reworded
 
 KIND = "INSERT"
 _NEW = "nyala_new_rows"

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from ....schemas.errors import InvalidArgumentError
-from .names import shown
+from ..text.names import shown
 
 NO_LITERAL = object()
 """What ``literal`` returns for an expression that must be run."""

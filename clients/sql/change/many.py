@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from ..text.written import in_place_of
 from .literals import is_default
-from .written import in_place_of
 
 _NAME = "nyala_parameters"
 

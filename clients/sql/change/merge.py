@@ -12,9 +12,9 @@ from sqlglot import exp
 from ....schemas import compute as pc
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.rows.operation import Operation
+from ..text.names import alias_of, column, identifier, name_of, of_table, refuse_others
 from .assignments import Assignments, assignments_of
 from .literals import is_default
-from .names import alias_of, column, identifier, name_of, of_table, refuse_others
 from .target import ChangeTarget, Reading
 from .update import cells_of, refuse_several
 from .writing import Part, Work

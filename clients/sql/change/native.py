@@ -11,9 +11,9 @@ from sqlglot import exp
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.service import StoreService
 from ....schemas.rows.statement import SET_TEXT_MAX, Statement, StatementKind
+from ..text.names import alias_of, refuse_others
 from .assignments import assignments_of
 from .literals import is_default
-from .names import alias_of, refuse_others
 from .target import ChangeTarget
 from .translate import Foreign, Translator
 from .update import DELETE, TAKEN, UPDATE

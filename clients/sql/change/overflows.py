@@ -14,8 +14,8 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ....schemas.table.column import ColumnSchema
+from ..text.names import name_of
 from .literals import DIGITS_MAX, NO_LITERAL, literal
-from .names import name_of
 from .translate import Foreign
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from ....schemas import compute as pc
 from ....schemas.errors import InvalidArgumentError
-from .written import in_place_of
+from ..text.written import in_place_of
 
 
 def with_values(tree: exp.Expr, values: Mapping[str, pa.Scalar]) -> exp.Expr:

@@ -10,9 +10,9 @@ from ....schemas.cells.literal import to_json
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.command import built
 from ....schemas.table.partition import HashLevel, RangeBound, RangeLevel
-from .dialect import HashBuckets, PartitionLevels, RangePart, RangeParts, SplitAt
+from ..text.dialect import HashBuckets, PartitionLevels, RangePart, RangeParts, SplitAt
+from ..text.names import name_of
 from .literals import constant
-from .names import name_of
 
 _UNBOUNDED = ("MINVALUE", "MAXVALUE")
 

@@ -14,7 +14,7 @@ from ....schemas.protocol.service import StoreService
 from ....schemas.store.description import TableDescription
 from ....schemas.table.column import ColumnSchema
 from ....schemas.table.table import AUTO_INCREMENTING
-from .names import checked_column, refuse_repeated, table_name
+from ..text.names import checked_column, refuse_repeated, table_name
 
 Read = Callable[[exp.Query, int, Mapping[str, pa.Table]], pa.Table]
 """Runs a query at a snapshot and returns all its rows. The mapping has tables in memory, which the query may name."""

@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from ....schemas.errors import InvalidArgumentError, StoreError
 from ....schemas.protocol.service import StoreService
+from ..text.names import name_of
 from .changes import ROWS, TABLES, changed_table, work_of
-from .names import name_of
 from .refusals import refuse_statement
 from .target import ChangeTarget, Read, Reading
 from .writing import Changed, Staging

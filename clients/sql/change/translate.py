@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 from sqlglot import exp
 
 from ....schemas.table.column import ColumnSchema
+from ..text.names import name_of
 from .literals import NO_LITERAL, literal
-from .names import name_of
 
 EXCLUDED = "excluded"
 """The name of the row that comes, in SQL and in merge rules."""

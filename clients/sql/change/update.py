@@ -7,8 +7,8 @@ from sqlglot import exp
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.rows.operation import Operation
+from ..text.names import alias_of, column, identifier, refuse_others
 from .assignments import Assignments, assignments_of
-from .names import alias_of, column, identifier, refuse_others
 from .target import ChangeTarget, Reading
 from .values import assigned
 from .writing import Part, Work

@@ -18,13 +18,13 @@ from datafusion import DataFrame, SessionContext
 from ....schemas.rows.changes import ChangeSpec, feed_schema
 from ....schemas.rows.scan import ScanSpec
 from ....schemas.store.description import TableDescription
-from ..change.names import quoted
 from ..source.begun import BegunRead
 from ..source.bounds import NOTHING, Tree, fits, joined
 from ..source.dataset import NyalaDataset
 from ..source.parts import columns_of, conjuncts, part_of
 from ..source.pushed import read_pushed
 from ..source.reading import ScanService, view_of
+from ..text.names import quoted
 from .restrictions import ScanPlace, places_of
 
 

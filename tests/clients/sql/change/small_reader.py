@@ -10,10 +10,10 @@ import sqlglot
 from sqlglot import exp
 
 from nyala.clients.sql.change.changes import Changes
-from nyala.clients.sql.change.dialect import NyalaSql
 from nyala.clients.sql.change.transaction import SqlTransaction
 from nyala.clients.sql.change.writing import Changed
 from nyala.clients.sql.engine import SqlEngine
+from nyala.clients.sql.text.dialect import NyalaSql
 from nyala.engine.store import Store
 from nyala.schemas.rows.scan import ScanSpec
 

@@ -14,9 +14,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from .change.written import Place, WrittenParser, WrittenSql, place_of
 from .edits import Edit, edited
 from .parsed_text import ParsedText
+from .written import TextPlace, WrittenParser, WrittenSql, place_of
 
 _DISTINCT = (exp.NullSafeEQ, exp.NullSafeNEQ)
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, *_DISTINCT)
@@ -47,7 +47,7 @@ def with_parentheses(text: str, parts: ParsedText) -> str:
     """Return the text of a query, whose ``parts`` these are, in which DataFusion binds operators as PostgreSQL does."""
     if not any(_unclear(parts.of(*_COMPARED, *_OTHERS))):
         return text
-    unclear = _unclear(sqlglot.parse_one(text, dialect=_PlacedSql).find_all(*_COMPARED, *_OTHERS))
+    unclear = _unclear(sqlglot.parse_one(text, dialect=_OperandSql).find_all(*_COMPARED, *_OTHERS))
     places = [place for node in unclear if (place := _place(node)) is not None]
     ends = [Edit(place.end, place.end, ")") for place in places]
     return edited(text, ends + [Edit(place.start, place.start, "(") for place in places])
@@ -58,7 +58,7 @@ def with_powers(text: str, parts: ParsedText) -> str:
     if not any(token.token_type is TokenType.CARET for token in parts.tokens):
         return text
     edits: list[Edit] = []
-    powers = [*sqlglot.parse_one(text, dialect=_PlacedSql).find_all(exp.Pow)]
+    powers = [*sqlglot.parse_one(text, dialect=_OperandSql).find_all(exp.Pow)]
     for node in reversed(powers):  # an inner one ends before what follows it
         left, right = _place(node.this), _place(node.expression)
         if left is not None and right is not None and text[left.end : right.start].strip() == "^":
@@ -84,7 +84,7 @@ def _unclear(nodes: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
                 yield operand
 
 
-def _place(node: Any) -> Place | None:
+def _place(node: Any) -> TextPlace | None:
     """Return where an expression stands; that of a chain's left side begins with its first operand."""
     if (place := place_of(node)) is not None:
         return place
@@ -93,10 +93,10 @@ def _place(node: Any) -> Place | None:
     if not isinstance(node, exp.Binary):
         return None
     first, last = _place(node.this), _place(node.expression)
-    return None if first is None or last is None else Place(first.text, first.start, last.end)
+    return None if first is None or last is None else TextPlace(first.text, first.start, last.end)
 
 
-class _PlacedParser(WrittenParser):
+class _OperandParser(WrittenParser):
     """Notes where the operands of all operators stand."""
 
     def _parse_range(self, *given: Any, **named: Any) -> Any:
@@ -111,5 +111,5 @@ class _PlacedParser(WrittenParser):
         return self._placed(super()._parse_unary)
 
 
-class _PlacedSql(WrittenSql):
-    Parser = _PlacedParser
+class _OperandSql(WrittenSql):
+    Parser = _OperandParser

@@ -11,8 +11,8 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.clients.sql.engine import SqlEngine
 from nyala.clients.sql.fences import SqlLimits
-from nyala.clients.sql.parsed_text import read_text
-from nyala.clients.sql.right_joins import without_right_joins
+from nyala.clients.sql.text.parsed_text import read_text
+from nyala.clients.sql.text.right_joins import without_right_joins
 from nyala.schemas.errors import InvalidArgumentError
 
 P = {"id": [1, 2], "x": [1, 2], "s": ["a", "b"]}

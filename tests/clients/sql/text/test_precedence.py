@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from nyala.clients.api.database import Database
-from nyala.clients.sql.parsed_text import read_text
-from nyala.clients.sql.precedence import with_parentheses
+from nyala.clients.sql.text.parsed_text import read_text
+from nyala.clients.sql.text.precedence import with_parentheses
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store

@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from .change.dialect import NyalaSql
+from .dialect import NyalaSql
 from .edits import Edit, edited
 
 _JUNCTIONS = (exp.And, exp.Or, exp.Not, exp.Paren)

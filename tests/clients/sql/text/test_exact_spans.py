@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.clients.sql.exact_spans import exact_spans
+from nyala.clients.sql.text.exact_spans import exact_spans
 
 HOUR = 3_600_000_000
 

@@ -12,10 +12,10 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from ...schemas.errors import InvalidArgumentError
-from .change.dialect import NyalaSql
-from .change.names import lower, quoted
+from ....schemas.errors import InvalidArgumentError
+from .dialect import NyalaSql
 from .edits import Edit, edited
+from .names import lower, quoted
 from .parsed_text import ParsedText
 
 REDUCTION = "eliminate_outer_join"
@@ -32,7 +32,7 @@ def without_right_joins(text: str, parts: ParsedText) -> str:
     rights = sum(token.text.upper() == "RIGHT" for token in parts.tokens)
     for _ in range(rights):
         edits = next(
-            (_swap(text, *place) for place in _places(sqlglot.parse_one(text, dialect=_PlacedSql), text)), None
+            (_swap(text, *place) for place in _places(sqlglot.parse_one(text, dialect=_JoinSql), text)), None
         )
         if edits is None:
             break
@@ -110,7 +110,7 @@ def _name(table: Any) -> str:
     return identifier.name if identifier.args.get("quoted") else lower(identifier.name)
 
 
-class _PlacedParser(NyalaSql.Parser):
+class _JoinParser(NyalaSql.Parser):
     """Notes where in the text tables, joins and columns stand: ``start`` and ``end`` in ``meta``."""
 
     def _parse_table(self, *given: Any, **named: Any) -> Any:
@@ -130,5 +130,5 @@ class _PlacedParser(NyalaSql.Parser):
         return node
 
 
-class _PlacedSql(NyalaSql):
-    Parser = _PlacedParser
+class _JoinSql(NyalaSql):
+    Parser = _JoinParser

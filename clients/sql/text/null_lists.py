@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from .change.dialect import NyalaSql
-from .change.written import Place, place_of
+from .dialect import NyalaSql
 from .edits import Edit, edited
 from .parsed_text import ParsedText
+from .written import Place, place_of
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from .change.written import place_of
 from .edits import Edit, edited
 from .parsed_text import ParsedText
+from .written import place_of
 
 
 def with_numbered_orders(text: str, parts: ParsedText) -> str:

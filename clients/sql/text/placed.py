@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from .change.dialect import NyalaSql
+from .dialect import NyalaSql
 from .edits import Edit
 
 

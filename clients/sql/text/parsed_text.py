@@ -8,8 +8,8 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token
 
-from ...schemas.errors import InvalidArgumentError
-from .change.written import WrittenSql
+from ....schemas.errors import InvalidArgumentError
+from .written import WrittenSql
 
 N = TypeVar("N", bound=exp.Expr)
 _DIALECT = WrittenSql()

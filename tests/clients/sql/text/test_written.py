@@ -10,9 +10,9 @@ import sqlglot
 from sqlglot import exp
 
 from nyala.clients.sql.change.many import of_all_rows
-from nyala.clients.sql.change.names import of_table
 from nyala.clients.sql.change.parameters import with_values
-from nyala.clients.sql.change.written import WrittenSql, place_of, reworded
+from nyala.clients.sql.text.names import of_table
+from nyala.clients.sql.text.written import WrittenSql, place_of, reworded
 
 STATEMENTS = [
     "SELECT a  AS x, b||'c' FROM t  WHERE a^2 > 1 and (b IS not  distinct from 'q' OR c in (1,  2))",

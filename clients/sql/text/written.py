@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 
-from ..edits import Edit, edited
 from .dialect import NyalaParser, NyalaSql
+from .edits import Edit, edited
 
 _PLACE, _TAKEN = "place", "taken"
 
 
-class Place(NamedTuple):
+class TextPlace(NamedTuple):
     """Where an SQL expression was written: from ``start`` to before ``end`` of a text."""
 
     text: str
@@ -28,14 +28,14 @@ class Place(NamedTuple):
     end: int
 
 
-def place_of(node: exp.Expr) -> Place | None:
+def place_of(node: exp.Expr) -> TextPlace | None:
     """Return where an expression of SQL was written; None: nobody knows, or it was changed."""
-    place: Place | None = node.meta_get(_PLACE)
+    place: TextPlace | None = node.meta_get(_PLACE)
     if place is None and isinstance(node, exp.Paren):
         return place_of(node.this)  # the parser adds parentheses
     if place is None and isinstance(node, exp.Column):
         first, last = node.parts[0].meta_get("start"), node.parts[-1].meta_get("end")
-        return None if first is None or last is None else Place("", first, last + 1)
+        return None if first is None or last is None else TextPlace("", first, last + 1)
     return place
 
 
@@ -101,9 +101,9 @@ class WrittenParser(NyalaParser):
             self._grown(node, place_of(node))
         return node
 
-    def _grown(self, node: exp.Expr, place: Place | None) -> None:
+    def _grown(self, node: exp.Expr, place: TextPlace | None) -> None:
         if place is not None:
-            node.meta[_PLACE] = Place(self.sql, place.start, self._prev.end + 1)
+            node.meta[_PLACE] = TextPlace(self.sql, place.start, self._prev.end + 1)
 
     def _placed(self, parse: Callable[..., Any], *given: Any, **named: Any) -> Any:
         first = self._curr
@@ -112,7 +112,7 @@ class WrittenParser(NyalaParser):
     def _from(self, first: Any, node: Any) -> Any:
         """Note that ``node`` begins with the token ``first``, and ends with the last token that was read."""
         if node is not None:
-            node.meta[_PLACE] = Place(self.sql, first.start, self._prev.end + 1)
+            node.meta[_PLACE] = TextPlace(self.sql, first.start, self._prev.end + 1)
         return node
 
 
@@ -127,7 +127,7 @@ class _WrittenGenerator(Postgres.Generator):
                 return self._written(expression, place)
         return super().sql(expression, key, comment)
 
-    def _written(self, node: exp.Expr, place: Place) -> str:
+    def _written(self, node: exp.Expr, place: TextPlace) -> str:
         edits: list[Edit] = []
         for part in _put_in(node):
             _, start, end = part.meta[_TAKEN]

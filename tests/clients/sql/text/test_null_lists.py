@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
-from nyala.clients.sql.exact_lists import exact_lists
-from nyala.clients.sql.null_lists import without_null_lists
-from nyala.clients.sql.parsed_text import read_text
+from nyala.clients.sql.text.exact_lists import exact_lists
+from nyala.clients.sql.text.null_lists import without_null_lists
+from nyala.clients.sql.text.parsed_text import read_text
 
 
 def rewritten(text: str) -> str:

@@ -12,8 +12,8 @@ from itertools import count
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from .change.names import quoted
 from .edits import Edit, edited
+from .names import quoted
 
 
 @dataclass(frozen=True, slots=True)

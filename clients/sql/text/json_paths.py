@@ -13,8 +13,8 @@ import pyarrow as pa
 from datafusion import ScalarUDF, udf
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ...schemas.cells.json_text import path_of, values_at
-from ...schemas.errors import InvalidArgumentError
+from ....schemas.cells.json_text import path_of, values_at
+from ....schemas.errors import InvalidArgumentError
 from .edits import Edit, edited
 from .parsed_text import ParsedText
 
