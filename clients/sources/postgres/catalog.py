@@ -112,6 +112,12 @@ def read_columns(cursor: Any, oid: int) -> dict[str, CatalogColumn]:
     return columns
 
 
+def read_dropped(cursor: Any, oid: int) -> set[int]:
+    """Return the numbers of the columns that a PostgreSQL table once had."""
+    cursor.execute("SELECT attnum FROM pg_attribute WHERE attrelid = %s AND attisdropped", (oid,))
+    return {number for (number,) in cursor}
+
+
 def read_key(cursor: Any, oid: int) -> tuple[list[str], bool] | None:
     """Return the primary key of a PostgreSQL table, and whether it is deferrable; None if the table is gone."""
     cursor.execute(f"SELECT {_KEY} FROM pg_class c WHERE c.oid = %s", (oid,))

@@ -1,11 +1,13 @@
 """How the tables of the stream become tables of the store, and what happens when their columns change.
 
-The stream names columns, and the catalog numbers them: the number tells a new column from one with a new name. The
-catalog may be ahead of the stream. If it does not have a column any more, the stream will say so later.
+The stream names columns, and the catalog numbers them: the number tells a new column from one with a new name. Numbers
+grow, and none is used twice. The catalog may be ahead of the stream. If it does not have a column any more, the stream
+will say so later.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +15,7 @@ import pyarrow as pa
 
 from ..source import ChangedRows, NewColumns, SourceChangedError, SourceColumn, SourceTable
 from .array_text import lists_of_text
-from .catalog import CatalogColumn, read_columns, read_key, read_type
+from .catalog import CatalogColumn, read_columns, read_dropped, read_key, read_type
 from .messages import Relation, RelationColumn
 from .tuples import read_tuples
 from .types import cells_of_text, grows, refusal, word_of
@@ -69,13 +71,20 @@ class Relations:
             _check_catalog_key(table, cursor)
         catalog = read_columns(cursor, relation.oid)
         before = {column.name: column for column in table.columns}
+        _check_gone(table, relation, catalog)
+        last = max(column.detail["number"] for column in table.columns)
         filled: dict[str, object] = {}
         columns: dict[str, SourceColumn] = {}
         for each in relation.columns:
             now, old = catalog.get(each.name), before.get(each.name)
-            column = _described(table, each, now, cursor)
+            if now is not None:
+                number = now.number
+            else:
+                number = old.detail["number"] if old else _number_of_dropped(table, each.name, last, catalog, cursor)
+            column = _described(table, each, number, cursor)
             if old is None:
-                _check_added(table, column, now)
+                _check_added(table, column, now, last)
+                last = max(last, number)
                 if now is not None and now.missing is not None:
                     filled[each.name] = _filled(table, column, now.missing)
             else:
@@ -90,22 +99,41 @@ class Relations:
         return StreamTable(changed, list(columns.values()), places), news
 
 
-def _described(table: SourceTable, each: RelationColumn, now: CatalogColumn | None, cursor: Any) -> SourceColumn:
+def _described(table: SourceTable, each: RelationColumn, number: int, cursor: Any) -> SourceColumn:
     """Return a column of the stream as the store has it."""
     oid, modifier, name = read_type(cursor, each.oid, each.modifier) or (each.oid, each.modifier, f"number {each.oid}")
     word = word_of(oid, modifier)
     if word is None:
         raise _changed(table, refusal(table.name, each.name, name).message)
-    old = next((column for column in table.columns if column.name == each.name), None)
-    number = now.number if now is not None else old.detail["number"] if old is not None else 0
     return SourceColumn(name=each.name, type=word, detail={"number": number, "oid": oid, "modifier": modifier})
 
 
-def _check_added(table: SourceTable, column: SourceColumn, now: CatalogColumn | None) -> None:
-    number = column.detail["number"]
-    same = [old.name for old in table.columns if number and old.detail["number"] == number]
-    if same:
-        raise _changed(table, f"the column {same[0]!r} was renamed to {column.name!r}")
+def _check_gone(table: SourceTable, relation: Relation, catalog: Mapping[str, CatalogColumn]) -> None:
+    """Check that columns which the stream no longer has were dropped."""
+    names = {each.name for each in relation.columns}
+    now = {each.number: each.name for each in catalog.values()}
+    for column in table.columns:
+        name = now.get(column.detail["number"])
+        if column.name not in names and name is not None:
+            became = f" to {name!r}" if name != column.name else ", and has its name again since"
+            raise _changed(table, f"the column {column.name!r} was renamed{became}")
+
+
+def _number_of_dropped(
+    table: SourceTable, name: str, last: int, catalog: Mapping[str, CatalogColumn], cursor: Any
+) -> int:
+    """Return the number of a new column that the catalog does not name any more, the first one behind the last column
+    before; 0 if the table is gone."""
+    now = {each.number: each.name for each in catalog.values()}
+    number = min((each for each in {*now, *read_dropped(cursor, table.detail["oid"])} if each > last), default=0)
+    if number in now:
+        raise _changed(table, f"the new column {name!r} was renamed to {now[number]!r}")
+    return number
+
+
+def _check_added(table: SourceTable, column: SourceColumn, now: CatalogColumn | None, last: int) -> None:
+    if now is not None and now.number <= last:  # numbers grow
+        raise _changed(table, f"the column {column.name!r} had another name, or was dropped and added again")
     if now is not None and now.has_default and now.missing is None:
         raise _changed(
             table,

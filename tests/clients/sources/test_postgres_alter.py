@@ -114,6 +114,38 @@ def test_other_changes_stop_with_all_rows_before_and_a_new_copy_goes_on(
 
 
 @pytest.mark.parametrize(
+    ("statements", "words"),
+    [
+        (["RENAME note TO text", None, "RENAME text TO note"], "'note' was renamed"),
+        (["RENAME note TO text", None, "RENAME text TO word"], "'note' was renamed"),
+        (["RENAME note TO text", None, "RENAME text TO note, ADD text text"], "'note' was renamed"),
+        (["ADD city text", None, "RENAME city TO town"], "'city' was renamed to 'town'"),
+        (["ADD city text", None, "RENAME city TO town", None, "RENAME town TO city"], "'city' was renamed"),
+    ],
+)
+def test_a_column_that_was_renamed_before_the_stream_is_read_stops(
+    orders: Database, source: PostgresServer, catch_up: CatchUp, statements: list[str | None], words: str
+) -> None:
+    for number, statement in enumerate(statements, 4):
+        for each in [f"INSERT INTO orders VALUES ({number}, 'n')"] if statement is None else statement.split(", "):
+            source.execute(each if statement is None else f"ALTER TABLE orders {each}")
+    source.execute("INSERT INTO orders VALUES (10, 'j', 10, 10)")
+    with pytest.raises(ConflictError, match=f"{words}.*--again"):
+        catch_up(orders, "public.orders")
+    assert not {(None,), ("j",)} & set(of_store(orders, "orders", ["note"])), "nothing after the first such row"
+
+
+def test_columns_that_were_dropped_before_the_stream_is_read_are_followed(
+    orders: Database, source: PostgresServer, catch_up: CatchUp
+) -> None:
+    for statement in ("ADD a text", "ADD b text", "DROP a", "DROP note"):
+        source.execute(f"ALTER TABLE orders {statement}", "UPDATE orders SET amount = amount + 1")
+    source.execute("UPDATE orders SET b = 'x'")
+    catch_up(orders, "public.orders")
+    assert of_store(orders, "orders", ["id", "amount", "price", "b"]) == of_postgres(source, "orders")
+
+
+@pytest.mark.parametrize(
     ("change", "key"), [("ADD PRIMARY KEY (amount)", "amount"), ("ADD PRIMARY KEY (id) DEFERRABLE", "id"), ("", "")]
 )
 def test_another_key_of_a_table_that_tells_whole_rows_stops(
