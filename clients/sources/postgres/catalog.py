@@ -17,7 +17,7 @@ _KEY = """(SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i,
   (SELECT NOT i.indimmediate FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"""
 """The columns of the primary key, and whether it is deferrable."""
 _TABLE = f"""
-SELECT c.oid, c.relfilenode, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence,
+SELECT c.oid, c.relfilenode, c.relnatts, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence,
   (SELECT i.indisprimary FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident),
   {_KEY}
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)"""
@@ -29,7 +29,8 @@ WITH RECURSIVE bases(oid, base, modifier) AS (
 """For each type the one that its text is read as: of a domain its base, of an enumeration text."""
 _COLUMNS = f"""{_BASES}
 SELECT a.attname, a.attnum, b.base, greatest(a.atttypmod, b.modifier), format_type(a.atttypid, a.atttypmod),
-  a.atthasdef OR a.attidentity <> '', CASE WHEN a.atthasmissing THEN a.attmissingval::text END
+  a.atthasdef OR a.attidentity <> '' OR (SELECT t.typdefault IS NOT NULL FROM pg_type t WHERE t.oid = a.atttypid),
+  CASE WHEN a.atthasmissing THEN a.attmissingval::text END
 FROM pg_attribute a JOIN bases b ON b.oid = a.atttypid
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum"""
 _SIZE = "SELECT pg_relation_size({0}), pg_table_size({0}), current_setting('block_size')::int8"
@@ -48,6 +49,7 @@ class CatalogColumn:
     modifier: int
     type_name: str
     has_default: bool
+    """Of its own, or of the domain that is its type."""
     missing: str | None
     """What rows have that are older than the column, as an array of one; None: NULL, or they were written again."""
 
@@ -67,6 +69,8 @@ class CatalogTable:
     oid: int
     file: int
     """Another one once the table was truncated, or written anew."""
+    last: int
+    """The highest number that a column has had, dropped and generated ones included."""
     quoted: str
     """Its name as SQL writes it."""
     columns: Mapping[str, CatalogColumn]
@@ -86,7 +90,7 @@ def read_table(cursor: Any, name: str) -> CatalogTable:
         raise NotFoundError(
             f"PostgreSQL has no table {name}: give schema.table, names with capital letters in double quotes"
         )
-    oid, file, schema, table, kind, identity, persistence, is_key_identity, key, is_deferrable = row
+    oid, file, last, schema, table, kind, identity, persistence, is_key_identity, key, is_deferrable = row
     why = None
     if kind != "r":
         why = "is no plain table: name the tables themselves, of a partitioned table its partitions"
@@ -100,7 +104,7 @@ def read_table(cursor: Any, name: str) -> CatalogTable:
         why = f"does not tell the keys of changed rows: ALTER TABLE {name} REPLICA IDENTITY DEFAULT first"
     if why:
         raise InvalidArgumentError(f"the table {name} {why}")
-    return CatalogTable(oid, file, f"{_quoted(schema)}.{_quoted(table)}", read_columns(cursor, oid), key)
+    return CatalogTable(oid, file, last, f"{_quoted(schema)}.{_quoted(table)}", read_columns(cursor, oid), key)
 
 
 def read_columns(cursor: Any, oid: int) -> dict[str, CatalogColumn]:
@@ -139,7 +143,8 @@ def source_table(name: str, target: str, there: CatalogTable) -> SourceTable:
     order = {column: place for place, column in enumerate(there.key)}
     described.sort(key=lambda each: order.get(each.name, len(order)))
     _check_key(name, described[: len(order)])
-    return SourceTable(name=name, target=target, columns=described, key=there.key, detail={"oid": there.oid})
+    detail = {"oid": there.oid, "last": there.last}
+    return SourceTable(name=name, target=target, columns=described, key=there.key, detail=detail)
 
 
 def _check_key(name: str, columns: list[SourceColumn]) -> None:

@@ -72,7 +72,7 @@ class Relations:
         catalog = read_columns(cursor, relation.oid)
         before = {column.name: column for column in table.columns}
         _check_gone(table, relation, catalog)
-        last = max(column.detail["number"] for column in table.columns)
+        last = max(table.detail.get("last", 0), *(column.detail["number"] for column in table.columns))
         filled: dict[str, object] = {}
         columns: dict[str, SourceColumn] = {}
         for each in relation.columns:
@@ -133,7 +133,11 @@ def _number_of_dropped(
 
 def _check_added(table: SourceTable, column: SourceColumn, now: CatalogColumn | None, last: int) -> None:
     if now is not None and now.number <= last:  # numbers grow
-        raise _changed(table, f"the column {column.name!r} had another name, or was dropped and added again")
+        raise _changed(
+            table,
+            f"the column {column.name!r} is not new: it had another name, was generated, or was dropped and added "
+            "again",
+        )
     if now is not None and now.has_default and now.missing is None:
         raise _changed(
             table,

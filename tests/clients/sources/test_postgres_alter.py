@@ -84,6 +84,10 @@ def test_a_dropped_column_stays_with_its_values(orders: Database, source: Postgr
         ("ALTER TABLE orders ALTER COLUMN id TYPE bigint", "'id' of the primary key became int64"),
         ("ALTER TABLE orders DROP COLUMN amount, ADD COLUMN amount int", "dropped, and another one has its name"),
         ("ALTER TABLE orders ADD COLUMN at timestamptz DEFAULT clock_timestamp()", "a default that differs between"),
+        (
+            "CREATE DOMAIN stamp AS time DEFAULT clock_timestamp(); ALTER TABLE orders ADD COLUMN at stamp",
+            "a default that differs between",
+        ),
         ("ALTER TABLE orders ADD COLUMN place point", "point"),
         (
             "ALTER TABLE orders DROP CONSTRAINT orders_pkey, ADD PRIMARY KEY (id, price)",
@@ -133,6 +137,21 @@ def test_a_column_that_was_renamed_before_the_stream_is_read_stops(
     with pytest.raises(ConflictError, match=f"{words}.*--again"):
         catch_up(orders, "public.orders")
     assert not {(None,), ("j",)} & set(of_store(orders, "orders", ["note"])), "nothing after the first such row"
+
+
+def test_a_generated_column_that_becomes_a_plain_one_stops(
+    embedded: Database, source: PostgresServer, catch_up: CatchUp
+) -> None:
+    source.execute("CREATE TABLE a (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED)")
+    source.execute("INSERT INTO a VALUES (1)")
+    catch_up(embedded, "public.a")
+    source.execute("ALTER TABLE a ALTER COLUMN twice DROP EXPRESSION", "INSERT INTO a VALUES (2, 4)")
+    with pytest.raises(ConflictError, match=r"'twice' is not new.*--again"):
+        catch_up(embedded, "public.a")
+    catch_up(embedded, "public.a", again=True)
+    source.execute("INSERT INTO a VALUES (3, 7)", "ALTER TABLE a ADD COLUMN b int", "UPDATE a SET b = 1")
+    catch_up(embedded, "public.a")
+    assert of_store(embedded, "a") == of_postgres(source, "a")
 
 
 def test_columns_that_were_dropped_before_the_stream_is_read_are_followed(
