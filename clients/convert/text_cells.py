@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.cells.casts import times_of_text
+from ...schemas.cells.exact import WrittenFloat
 from ...schemas.cells.literal import from_json
 from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
@@ -85,9 +86,18 @@ def cell_of_text(text: str, kind: LogicalType) -> Any:
 
 def _parsed(text: str, kind: LogicalType) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=reader_of_floats([kind]))
     except (ValueError, RecursionError):
         raise InvalidArgumentError(f"the value {_shown(text)} is not JSON, as a {kind} needs it") from None
+
+
+def reader_of_floats(kinds: Iterable[LogicalType]) -> Callable[[str], Any] | None:
+    """Return how to read floats of JSON for columns of these types, as ``parse_float``: decimals need all digits."""
+    return WrittenFloat if any(map(_has_decimals, kinds)) else None
+
+
+def _has_decimals(kind: LogicalType) -> bool:
+    return kind.name == "decimal" or any(_has_decimals(inner) for _, inner in kind.fields)
 
 
 def _cell_of_value(value: Any, kind: LogicalType) -> Any:

@@ -30,6 +30,29 @@ def exact_decimal(value: Any) -> decimal.Decimal:
     return decimal.Decimal(value, EXACT)
 
 
+class WrittenFloat(float):
+    """A float of JSON that remembers its digits as they were written: a decimal has all of them."""
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        """Return the float that a text of JSON means."""
+        made = super().__new__(cls, text)
+        made.text = str(text)
+        return made
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the float alone has the same digits."""
+        try:
+            return decimal.Decimal(self.text) == decimal.Decimal(repr(float(self)))
+        except ArithmeticError:  # an exponent of twenty digits
+            return False
+
+
 def power_of_ten(exponent: int) -> decimal.Decimal:
     """Return 10 ** exponent as an exact decimal.
 

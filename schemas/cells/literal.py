@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..errors import InvalidArgumentError
-from .exact import at_scale, exact_decimal, power_of_ten
+from .exact import WrittenFloat, at_scale, exact_decimal, power_of_ten
 from .json_text import is_json
 from .moment import DAY_MICROSECONDS, NANOSECONDS, date_of, moment_of, moment_text, parse_moment_text, python_cell, utc
 from .types import DURATIONS, INTEGERS, TIMES, LogicalType
@@ -58,6 +58,8 @@ def to_json(value: Any) -> Any:
         return {name: to_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
+    if isinstance(value, WrittenFloat) and not value.is_exact:
+        return value.text
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": repr(float(value))}
     if isinstance(value, bytes | bytearray | memoryview):
@@ -240,7 +242,7 @@ def _nested(value: Any, kind: LogicalType) -> Any:
 
 def _decimal(value: Any, kind: LogicalType) -> decimal.Decimal:
     if isinstance(value, bool | float):
-        value = repr(value)
+        value = repr(value)  # the digits of a WrittenFloat
     fitted = at_scale(exact_decimal(value), kind.scale)
     if not fitted.is_finite() or fitted.copy_abs() >= power_of_ten(kind.precision - kind.scale):
         raise ValueError

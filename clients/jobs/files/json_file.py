@@ -20,9 +20,11 @@ import pyarrow as pa
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import ColumnSchema
-from ...convert.text_cells import columns_of_text, columns_of_values, without
+from ...convert.text_cells import columns_of_text, columns_of_values, reader_of_floats, without
 from .lines import Lines
 from .pieces import UNSPLIT, BadRow, Piece
+
+ParseFloat = Callable[[str], Any] | None
 
 _BLOCK = 4 * 1024 * 1024
 _LINE_MAX = 256 * 1024 * 1024
@@ -69,6 +71,7 @@ def line_pieces(
 ) -> Iterator[Piece]:
     """Yield the rows of a file of JSON lines, in the same pieces on each read."""
     seen: list[str] = []
+    parse_float = reader_of_floats(column.logical for column in columns.values())
     row = line = 0
     for block in _blocks(stream):
         seen += [name for name in _keys(block, columns) if name not in seen]
@@ -77,7 +80,7 @@ def line_pieces(
             absent = _absent_in(block, batch) if tells_absent else {}
             piece = Piece(batch, row, absent=absent, lines=_lines(block, batch.num_rows, row, line))
         except (pa.ArrowException, InvalidArgumentError):
-            piece = _by_python(_parsed(block, line), columns, overlooked, seen, row, tells_absent, as_json)
+            piece = _by_python(_parsed(block, line, parse_float), columns, overlooked, seen, row, tells_absent, as_json)
         yield piece
         row += piece.rows
         line += block.count(b"\n")
@@ -92,8 +95,9 @@ def array_pieces(
 ) -> Iterator[Piece]:
     """Yield the rows of a JSON file that is one array, in the same pieces on each read."""
     seen: list[str] = []
+    parse_float = reader_of_floats(column.logical for column in columns.values())
     row = 0
-    for values in _grouped(_elements(stream)):
+    for values in _grouped(_elements(stream, parse_float)):
         piece = _by_python([(None, value) for value in values], columns, overlooked, seen, row, tells_absent, as_json)
         yield piece
         row += piece.rows
@@ -180,12 +184,12 @@ def _one_block(block: bytes) -> Any:
     return pyarrow.json.ReadOptions(use_threads=False, block_size=max(len(block) + 1, 1024))
 
 
-def _parsed(block: bytes, line: int) -> Iterator[tuple[int | None, Any]]:
+def _parsed(block: bytes, line: int, parse_float: ParseFloat = None) -> Iterator[tuple[int | None, Any]]:
     """Yield each line's number and parsed value; its bytes if it is not JSON."""
     for number, text in enumerate(block.split(b"\n"), line + 1):
         if text.strip():
             try:
-                yield number, json.loads(text)
+                yield number, json.loads(text, parse_float=parse_float)
             except ValueError:
                 yield number, text
 
@@ -230,9 +234,9 @@ def _by_python(
     return Piece(without(arrays, schema, wrong), first_row, bad, _absent(kept, seen), lines)
 
 
-def _elements(stream: pa.NativeFile) -> Iterator[Any]:
+def _elements(stream: pa.NativeFile, parse_float: ParseFloat = None) -> Iterator[Any]:
     """Yield the elements of an array, holding one element and one block at a time."""
-    source = _Text(stream)
+    source = _Text(stream, parse_float)
     if source.mark() != "[":
         raise source.broken()
     source.at += 1
@@ -252,10 +256,10 @@ def _elements(stream: pa.NativeFile) -> Iterator[Any]:
 class _Text:
     """A file as text, of which a window is held; ``at`` is the position in it."""
 
-    def __init__(self, stream: pa.NativeFile) -> None:
+    def __init__(self, stream: pa.NativeFile, parse_float: ParseFloat) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._json = json.JSONDecoder()
+        self._json = json.JSONDecoder(parse_float=parse_float)
         self._text = ""
         self.at = 0
 

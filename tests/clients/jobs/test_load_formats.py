@@ -149,6 +149,24 @@ def test_wrong_json_costs_its_row(target: Database, homes: Table, tmp_path: Path
     assert (first["city"], first["_line"]) == (5, 2) and "'city'" in first["_error"]
 
 
+def test_decimals_of_json_keep_their_digits_by_every_way(target: Database, tmp_path: Path) -> None:
+    """By Arrow, and by Python: in an array, beside a wrong line, inside of others, and in a file of rejected rows."""
+    kind = pa.decimal128(38, 2)
+    fields = [("id", pa.int64()), ("d", kind), ("l", pa.list_(pa.struct([("d", kind)]))), ("f", pa.float64())]
+    table = target.create_table("d", pa.schema(fields), ["id"])
+    digits = "12345678901234567890.12"
+    row = f'"d": {digits}, "l": [{{"d": -{digits}}}], "f": 0.1'
+    load(target, "d", put(tmp_path / "a.jsonl", f'{{"id": 1, {row}}}\n'))
+    load(target, "d", put(tmp_path / "b.json", f'[{{"id": 2, {row}}}]'))
+    two = f'{{"id": 3, {row}}}\n{{"id": "x", {row}}}'
+    load(target, "d", put(tmp_path / "c.jsonl", two), rejects=tmp_path / "bad.jsonl")
+    bad = tmp_path / "bad.jsonl"
+    load(target, "d", put(bad, bad.read_text().replace('"id": "x"', '"id": 4')))
+    load(target, "d", put(tmp_path / "e.csv", f'id,d,l,f\n5,{digits},"[{{""d"": -{digits}}}]",0.1\n'))
+    cell = Decimal(digits)
+    assert held(table) == [{"id": n, "d": cell, "l": [{"d": -cell}], "f": 0.1} for n in (1, 2, 3, 4, 5)]
+
+
 def test_columns_that_a_file_lacks_keep_their_cells(target: Database, homes: Table, tmp_path: Path) -> None:
     homes.insert({"id": [1, 2], "city": ["Oslo", "Voss"], "price": [1.0, 2.0]})
     load(target, "homes", put(tmp_path / "a.jsonl", '{"id": 1, "city": "price"}\n{"id": 2, "city": "\\"price\\": 1"}'))

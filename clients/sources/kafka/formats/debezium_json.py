@@ -289,7 +289,7 @@ class _WithoutSchema:
         values, kept = [], []
         for text, number in zip(texts, numbers, strict=True):
             try:
-                value = read_alone(text)
+                value = read_alone(text, self._rows.parse_float)
                 for name in _ROWS:
                     if value.get(name) is not None:
                         value[name] = self._clear(self._told(value[name], int(number) if name == "after" else None))

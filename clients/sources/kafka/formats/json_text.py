@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -62,14 +62,14 @@ def _read(texts: Sequence[bytes], schema: pa.Schema | None, unexpected: str) -> 
     return rows.combine_chunks().to_batches()[0]
 
 
-def read_alone(text: bytes) -> dict[str, Any]:
-    """Return the JSON object of one message as Python has it.
+def read_alone(text: bytes, parse_float: Callable[[str], Any] | None = None) -> dict[str, Any]:
+    """Return the JSON object of one message as Python has it; ``parse_float`` reads floats.
 
     Raises:
         InvalidArgumentError: it is none.
     """
     try:
-        value = json.loads(text.decode("utf-8-sig"), parse_constant=_no_number)
+        value = json.loads(text.decode("utf-8-sig"), parse_float=parse_float, parse_constant=_no_number)
     except UnicodeDecodeError:
         raise InvalidArgumentError("it is not UTF-8") from None
     except RecursionError:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from .....schemas.errors import InvalidArgumentError
 from .....schemas.store.description import TableDescription
 from .....schemas.table.column import ColumnSchema
-from ....convert.text_cells import columns_of_values
+from ....convert.text_cells import columns_of_values, reader_of_floats
 from .decoded import NOT_READABLE, Decoded, reason_of
 
 ReadKey = Callable[[bytes, Sequence[ColumnSchema]], Mapping[str, Any]]
@@ -56,7 +56,7 @@ def values_of_key(key: bytes, columns: Sequence[ColumnSchema]) -> Mapping[str, A
     """Return the cells of a message's key: an object of JSON, perhaps beside its schema, or for a single column its
     value."""
     try:
-        value = json.loads(key.decode())
+        value = json.loads(key.decode(), parse_float=reader_of_floats(each.logical for each in columns))
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):

@@ -13,7 +13,7 @@ from .....schemas.cells.literal import from_json
 from .....schemas.errors import InvalidArgumentError
 from .....schemas.store.description import TableDescription
 from .....schemas.table.column import ColumnSchema
-from ....convert.text_cells import columns_of_text, columns_of_values
+from ....convert.text_cells import columns_of_text, columns_of_values, reader_of_floats
 from .decoded import NOT_READABLE, Decoded, Format, Messages, TargetColumns, in_halves, joined, reason_of
 from .json_text import read_alone, read_together
 from .keys import by_keys, values_of_key
@@ -44,6 +44,8 @@ class JsonRows:
     def __init__(self, columns: Sequence[ColumnSchema]) -> None:
         self.columns = list(columns)
         self.names = [each.name for each in self.columns]
+        self.parse_float = reader_of_floats(each.logical for each in self.columns)
+        """How Python reads the floats of messages."""
         self.schema = pa.schema([each.field.with_nullable(True).remove_metadata() for each in self.columns])
         self.is_read_by_arrow = all(each.logical.name in _BY_ARROW for each in self.columns) and not any(
             each.write_default is not None for each in self.columns
@@ -126,7 +128,7 @@ def read_rows(
         values, places, why = [], [], {}
         for place in range(start, stop):
             try:
-                values.append(read_alone(texts[place]))
+                values.append(read_alone(texts[place], rows.parse_float))
                 places.append(place)
             except InvalidArgumentError as error:
                 why[place] = error.message

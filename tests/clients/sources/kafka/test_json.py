@@ -268,3 +268,18 @@ def test_arrow_and_python_read_the_same(
         seen.append({row["id"]: repr(row) for row in rows})
     assert len(seen[0]) > 30
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("count", [2, 50])
+@pytest.mark.parametrize("form", ["json", "debezium-json"])
+def test_decimals_keep_their_digits(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, form: str, count: int
+) -> None:
+    kinds = [pa.field("id", pa.int64(), False), ("d", pa.decimal128(38, 2)), ("f", pa.float64())]
+    embedded.create_table(topic, pa.schema(kinds), "id")
+    row = '{"id": %d, "d": 12345678901234567890.12, "f": 0.1}'
+    envelope = row if form == "json" else f'{{"op": "c", "before": null, "after": {row}}}'
+    kafka.send(topic, [(envelope % number).encode() for number in range(count)])
+    assert catch_up(embedded, [topic], format=form).rejects == 0
+    rows = embedded.table(topic).scan().to_arrow()
+    assert set(rows["d"].to_pylist()) == {Decimal("12345678901234567890.12")} and set(rows["f"].to_pylist()) == {0.1}
