@@ -30,6 +30,7 @@ _BLOCK = 4 * 1024 * 1024
 _LINE_MAX = 256 * 1024 * 1024
 _ARRAY_ROWS = 16_384
 """Rows of an array that are processed at once."""
+_NO_COLUMN = "no row has a column of the table"
 _SPACES = re.compile(r"[ \t\r\n]*")
 
 
@@ -74,9 +75,13 @@ def line_pieces(
     parse_float = reader_of_floats(column.logical for column in columns.values())
     row = line = 0
     for block in _blocks(stream):
-        seen += [name for name in _keys(block, columns) if name not in seen]
+        new = [name for name in _keys(block, columns) if name not in seen]
         try:
-            batch = _by_arrow(block, [columns[name] for name in seen], overlooked)
+            batch = _by_arrow(block, [columns[name] for name in (*seen, *new)], overlooked)
+            batch = batch.drop_columns(_nested_alone(block, batch, new))
+            if not batch.num_columns:
+                raise InvalidArgumentError(_NO_COLUMN)
+            seen = batch.schema.names
             absent = _absent_in(block, batch) if tells_absent else {}
             piece = Piece(batch, row, absent=absent, lines=_lines(block, batch.num_rows, row, line))
         except (pa.ArrowException, InvalidArgumentError):
@@ -134,8 +139,23 @@ def _lines(block: bytes, rows: int, first_row: int, line: int) -> Lines:
 
 
 def _keys(block: bytes, columns: Mapping[str, ColumnSchema]) -> Iterator[str]:
-    """Return the columns that are keys in a block; within text, quotes follow a backslash."""
+    """Return the columns that are keys in a block, of rows or inside of cells; within text, quotes follow a
+    backslash."""
     return (name for name in columns if re.search(_key_pattern(name), block))
+
+
+def _nested_alone(block: bytes, batch: pa.RecordBatch, names: Sequence[str]) -> list[str]:
+    """Return which keys of a block are keys inside of cells alone: no row has such a column."""
+    empty = [name for name in names if batch.column(name).null_count == batch.num_rows]
+    if not empty or _is_flat(block, batch):
+        return []
+    there = set(chain.from_iterable(row for _, row in _parsed(block, 0)))
+    return [name for name in empty if name not in there]
+
+
+def _is_flat(block: bytes, batch: pa.RecordBatch) -> bool:
+    """Whether no cell of a block's rows is an object."""
+    return block.count(b"{") == batch.num_rows
 
 
 def _key_pattern(name: str) -> bytes:
@@ -145,8 +165,7 @@ def _key_pattern(name: str) -> bytes:
 def _absent_in(block: bytes, batch: pa.RecordBatch) -> dict[str, pa.BooleanArray]:
     """Return the columns that some rows of a block lack, and which do: Arrow makes NULL of these, as of ``null``."""
     names = [name for name in batch.schema.names if batch.column(name).null_count]
-    is_flat = block.count(b"{") == batch.num_rows
-    if is_flat and all(len(re.findall(_key_pattern(name), block)) == batch.num_rows for name in names):
+    if _is_flat(block, batch) and all(len(re.findall(_key_pattern(name), block)) == batch.num_rows for name in names):
         return {}
     return _absent([value for _, value in _parsed(block, 0)], names)
 
@@ -163,7 +182,7 @@ def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Callabl
     schema = pa.schema([column.field.with_nullable(True) for column in columns])
     # Read dates as text, since Arrow's JSON reader has no dates, and bytes as UTF-8 text.
     if not columns:
-        raise InvalidArgumentError("no row has a column of the table")
+        raise InvalidArgumentError(_NO_COLUMN)
     asked = [each.with_type(pa.string()) if pa.types.is_date(each.type) else each for each in schema]
     parsing = pyarrow.json.ParseOptions(explicit_schema=pa.schema(asked))
     table = pyarrow.json.read_json(io.BytesIO(block), read_options=_one_block(block), parse_options=parsing)

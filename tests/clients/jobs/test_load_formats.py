@@ -167,6 +167,23 @@ def test_decimals_of_json_keep_their_digits_by_every_way(target: Database, tmp_p
     assert held(table) == [{"id": n, "d": cell, "l": [{"d": -cell}], "f": 0.1} for n in (1, 2, 3, 4, 5)]
 
 
+@pytest.mark.parametrize("bad", ["", "\n5", '\n{"id": "x"}', "\n\n"], ids=["good", "no object", "bad cell", "blank"])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_nested_key_is_not_a_column(target: Database, tmp_path: Path, as_text: bool, bad: str) -> None:
+    """The column is not in the file, so its cells stay; a file that has it as well writes it."""
+    kind = pa.string() if as_text else pa.struct([("v", pa.int64())])
+    table = target.create_table("n", pa.schema([("id", pa.int64()), ("s", kind), ("v", pa.int64())]), ["id"])
+    table.insert({"id": [1, 2], "v": [7, 8]})
+    text = '{"id": 1, "s": {"v": 5}}'
+    shown = '{"v": 5}' if as_text else {"v": 5}
+    options = ReadOptions(as_json=as_text)
+    assert load(target, "n", put(tmp_path / "a.jsonl", text + bad), options=options).applied == 1
+    assert held(table) == [{"id": 1, "s": shown, "v": 7}, {"id": 2, "s": None, "v": 8}]
+    more = text.replace("5", "6") + '\n{"id": 2, "v": null}' + bad + "\n"
+    assert load(target, "n", put(tmp_path / "b.jsonl", more), options=options).applied == 2
+    assert [row["v"] for row in held(table)] == [None, None]
+
+
 def test_columns_that_a_file_lacks_keep_their_cells(target: Database, homes: Table, tmp_path: Path) -> None:
     homes.insert({"id": [1, 2], "city": ["Oslo", "Voss"], "price": [1.0, 2.0]})
     load(target, "homes", put(tmp_path / "a.jsonl", '{"id": 1, "city": "price"}\n{"id": 2, "city": "\\"price\\": 1"}'))
