@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -129,9 +129,16 @@ def execute(servers: Servers, asked: Statement) -> WriteResult:
     """
     said = None if asked.writer is None else f"{asked.table}\0{asked.writer}\0{asked.seq}"
     name, is_half_done = _hold_name("statement", said), said is not None
-    _hold(servers, _held(asked.table, _OPERATIONS[asked.kind], name))
     found: list[WriteResult] = []
+
+    def hold(name: str) -> None:
+        _hold(servers, _held(asked.table, _OPERATIONS[asked.kind], name))
+
     try:
+        if said is not None:
+            _hold_again(servers, name, hold)
+        else:
+            hold(name)
         for server in servers.names:
             try:
                 found.append(servers.store(server).execute(asked.model_copy(update={"here": True})))
@@ -195,6 +202,20 @@ def _held(table: str, op: Operation, name: str) -> WriteCommand:
     return WriteCommand(table=table, op=op, stage=Stage(transaction=name, part="held"))
 
 
+def _hold_again(servers: Servers, name: str, hold: Callable[[str], None]) -> None:
+    """Keep tablets in place by a transaction that an attempt before may have kept them by.
+
+    Another one, of this attempt alone, shows first whether all servers can be reached. If one cannot, this attempt
+    keeps nothing in place, and what one before it kept stays so.
+    """
+    mine = uuid.uuid4().hex
+    try:
+        hold(mine)
+        hold(name)
+    finally:
+        _let_go(servers, mine)
+
+
 def _hold_tables(servers: Servers, asked: TransactionCommit, name: str) -> None:
     """Keep all tablets that a transaction changes in place. Servers that have committed it know its tables no more, but
     an attempt before has kept these in place, too."""
@@ -206,6 +227,6 @@ def _hold_tables(servers: Servers, asked: TransactionCommit, name: str) -> None:
 
 
 def _let_go(servers: Servers, name: str) -> None:
-    """Let the tablets move that a transaction kept in place."""
-    with suppress(StoreError):  # it is discarded after its time to live
-        servers.each(lambda store: store.abort_transaction(name))
+    """Let the tablets move that a transaction kept in place. On a server that is away it is discarded after its time to
+    live."""
+    servers.outcomes_now(lambda store: store.abort_transaction(name))

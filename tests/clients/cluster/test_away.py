@@ -11,9 +11,12 @@ import pytest
 
 import nyala
 from nyala.clients.api.table import Table
+from nyala.clients.cluster import transactions
 from nyala.clients.cluster.store import worst
 from nyala.clients.flight import server_wait
 from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.statement import Statement, StatementKind
+from nyala.schemas.rows.transaction import TransactionCommit
 from nyala.schemas.store.description import Health
 from nyala.schemas.store.maintenance import FailingWork
 
@@ -66,6 +69,54 @@ def test_a_query_that_does_not_need_it_is_answered(pair: Pair, way: str) -> None
     for spec in (ScanSpec(table="both"), ScanSpec(table="both", where="id IN (1, 2, 3, 4, 5, 6, 7, 8, 9)")):
         with pytest.raises(nyala.UnavailableError, match="the server 'b': the server cannot be reached"):
             store.plan(spec)
+
+
+def holds(pair: Pair) -> bool:
+    """Whether the tablets of the table ``both`` on the server that is there are kept in place."""
+    store = pair.stores["a"]
+    return store._staging.holds(store.describe_table("both").table_id)
+
+
+@pytest.mark.parametrize("number", [{}, {"writer": "w", "seq": 1}], ids=["unnumbered", "numbered"])
+def test_a_statement_that_reaches_some_servers_holds_no_tablets(pair: Pair, number: dict[str, Any]) -> None:
+    statement = Statement(table="both", kind=StatementKind.DELETE, where="id < 9", **number)
+    with pytest.raises(nyala.UnavailableError, match="the server 'b'"):
+        transactions.execute(pair.members, statement)
+    assert not holds(pair)
+    assert pair.stores["a"].scan(ScanSpec(table="both", here=True, where="id < 9")).to_reader().read_all().num_rows
+    pair.gateways["b"] = pair.back  # type: ignore[attr-defined]
+    assert transactions.execute(pair.members, statement).applied == 9
+    assert not holds(pair)
+
+
+def test_a_version_that_reaches_some_servers_holds_no_tablets(pair: Pair) -> None:
+    away, pair.gateways["b"] = pair.gateways["b"], pair.back  # type: ignore[attr-defined]
+    work = pair.db.transaction(app_id="app", app_version=1)
+    work.upsert("both", {"id": range(9), "v": [-1] * 9})
+    pair.gateways["b"] = away
+    version = TransactionCommit(transaction="another", app_id="app", app_version=1, truncate=["both"])
+    with pytest.raises(nyala.UnavailableError, match="the server 'b'"):
+        transactions.commit(pair.members, version)
+    pair.stores["a"].abort_transaction(work.id)
+    assert not holds(pair)
+
+
+def test_a_repeated_statement_that_reaches_some_servers_lets_nothing_go(pair: Pair) -> None:
+    """What an attempt before it has kept in place, since it was carried out in part."""
+    statement = Statement(table="both", kind=StatementKind.DELETE, where="id < 9", writer="w", seq=1)
+    away, pair.gateways["b"] = pair.gateways["b"], pair.back  # type: ignore[attr-defined]
+    execute = pair.back.execute  # type: ignore[attr-defined]
+    pair.back.execute = away.execute  # type: ignore[attr-defined]
+    with pytest.raises(nyala.UnavailableError):
+        transactions.execute(pair.members, statement)
+    assert holds(pair)
+    pair.gateways["b"] = away
+    with pytest.raises(nyala.UnavailableError):
+        transactions.execute(pair.members, statement)
+    assert holds(pair)
+    pair.gateways["b"], pair.back.execute = pair.back, execute  # type: ignore[attr-defined]
+    assert transactions.execute(pair.members, statement).applied == 9
+    assert not holds(pair)
 
 
 def test_it_is_read_again_when_it_is_back(pair: Pair) -> None:
