@@ -79,10 +79,16 @@ class IdleStreams(Generic[Stream]):
             pass
 
     def _start_closer(self) -> None:
+        """Start the thread that closes idle streams; if it cannot be started, close them now."""
         with self._starting:
-            if self._closer is None:
-                self._closer = threading.Thread(target=self._close_idle, name="nyala-idle-streams", daemon=True)
-                self._closer.start()
+            if self._closer is not None:
+                return
+            closer = self._closer = threading.Thread(target=self._close_idle, name="nyala-idle-streams", daemon=True)
+            try:
+                closer.start()
+            except RuntimeError:  # the process has too many; the call that gave the stream back has its answer
+                self._closer = None
+                self._close_before(math.inf)
 
     def _close_idle(self) -> None:
         """Close streams that have been idle long enough, until none are left."""

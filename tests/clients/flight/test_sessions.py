@@ -330,6 +330,23 @@ def test_a_session_is_not_used_with_another_token(tmp_path) -> None:
     guarded.close()
 
 
+def test_an_answer_is_returned_though_no_thread_starts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "nyala-idle-streams":
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    real = threading.Thread.start
+    with nyala.connect(f"grpc://127.0.0.1:{served.server.port}") as db:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            assert db.table("t").insert([row(100)]).applied == 1
+            assert db.table("t").get_many([(100, AT)]).num_rows == 1
+            until(lambda: served.server.admission.count(Kind.EXCHANGE) == 0)
+        assert db.table("t").insert([row(101)]).applied == 1
+        until(lambda: served.server.admission.count(Kind.EXCHANGE) == 0)
+
+
 def test_the_session_is_no_stream_of_keys(served: Served) -> None:
     store = served.database._store
     assert isinstance(store, FlightStore)
