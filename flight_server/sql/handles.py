@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -61,11 +63,30 @@ class OpenTransaction:
     child: ChildHandle
     lock: threading.Lock = field(default_factory=threading.Lock)
     used: float = field(default_factory=time.monotonic)
+    """When its last statement ended."""
+    running: int = 0
+    """How many of its statements run, or wait for its child."""
 
     @property
     def nbytes(self) -> int:
         """What it takes of memory here: next to nothing."""
         return 0
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Let the body be one of its statements."""
+        with self.lock:
+            self.running += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.running -= 1
+                self.used = time.monotonic()
+
+    def is_idle(self, seconds: float) -> bool:
+        """Whether no statement has run for so long."""
+        return not self.running and self.used < time.monotonic() - seconds
 
 
 Held = TypeVar("Held", Prepared, OpenTransaction)

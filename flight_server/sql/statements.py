@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,10 +80,13 @@ class SqlStatements:
         if handle:
             self._running[handle] = owner
         try:
-            with self._places.taken(owner.user, check, text, held.child if held else None) as child:
+            with (
+                held.in_use() if held else nullcontext(),
+                self._places.taken(owner.user, check, text, held.child if held else None) as child,
+            ):
                 token = child.token_of(owner)
-                if held:
-                    held.used = time.monotonic()
+                if transaction:
+                    self._transactions.get(transaction, owner)  # it may have ended meanwhile
                 with self._port.tokens.lent(token, call.identity):
                     seconds = self._config.sql_timeout_seconds
                     yield from child.frames({**request, "token": token}, parameters, check, seconds, pause_seconds)
@@ -174,9 +176,8 @@ class SqlStatements:
 
     def _roll_back_idle(self) -> None:
         while not self._stopped.wait(TRANSACTION_SECONDS / 20):
-            before = time.monotonic() - TRANSACTION_SECONDS
             for handle, held in self._transactions.items():
-                if held.used < before:
+                if held.is_idle(TRANSACTION_SECONDS):
                     with suppress(StoreError):
                         self._end(handle, False, held.owner, lambda: None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +17,9 @@ import pyarrow.flight as fl
 import pytest
 
 import nyala
-from nyala.flight_server.sql import messages
+from nyala.flight_server.sql import messages, statements
 from nyala.flight_server.sql.statement_child import _size
+from tests.doubles.waiting import until
 from tests.flight_server.sql.served_sql import SqlServer
 
 COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
@@ -163,6 +165,25 @@ def test_a_commit_that_finds_no_place_can_be_repeated(
     assert sum(child.transactions for child in places._idle) == before
     with pytest.raises(fl.FlightError, match="there is no such transaction"):
         _raw_end(served, transaction, is_commit)
+
+
+def test_a_long_statement_keeps_its_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements, "TRANSACTION_SECONDS", 1.0)
+    served = SqlServer()
+    try:
+        ids = range(500_000)
+        served.db.create_table("many", primary_key="id", data={"id": ids, "text": ["x" * 50] * len(ids)})
+        transaction = _raw_begin(served)
+        rows = _raw_query(served, "SELECT id, text, id + 1 AS next FROM many", transaction)
+        count = rows.read_chunk().data.num_rows
+        time.sleep(2.5)  # the client reads no more: the statement runs
+        assert count + rows.read_all().num_rows == len(ids)
+        count = _raw_query(served, "SELECT count(*) AS n FROM many", transaction).read_all()
+        assert count.to_pydict() == {"n": [len(ids)]}
+        held = served.server.sql._statements._transactions  # pyright: ignore
+        until(lambda: not held.items())  # it is idle now
+    finally:
+        served.close()
 
 
 def test_a_statement_that_was_prepared_before_begin_is_within(served: SqlServer, homes: nyala.Table) -> None:
