@@ -100,9 +100,7 @@ class ChildHandle:
         Raises:
             StoreError: the statement has failed; UNAVAILABLE if it takes more than ``seconds``, or too much memory.
         """
-        end = time.monotonic() + seconds
-        is_over = False
-        turn = ExitStack()
+        end, is_over, turn = time.monotonic() + seconds, False, ExitStack()
         try:
             self._wait_until_ready(check)
             self._own_bytes = min(self._resident_bytes(), self._first_bytes + self._memory_bytes // 2)
@@ -111,20 +109,12 @@ class ChildHandle:
             )
             if parameters is not None:
                 self._channel.send(FrameKind.PARAMETERS, parameters)
-            last = time.monotonic()
+            last = looked = time.monotonic()
             while True:
                 if time.monotonic() >= end:
-                    raise UnavailableError(
-                        f"the statement takes more than {seconds:g} seconds (sql_timeout_seconds): select fewer rows, "
-                        "or raise the limit"
-                    )
-                if not self._channel.has_frame(min(_LOOK_SECONDS, pause_seconds())):
-                    check()
-                    self._check_memory()
-                    frame = None
-                    if time.monotonic() < last + pause_seconds():
-                        continue
-                else:
+                    raise _too_long(seconds)
+                frame = None
+                if self._channel.has_frame(min(_LOOK_SECONDS, pause_seconds())):
                     frame = self._channel.receive()
                     if frame.kind is FrameKind.FAILURE:
                         is_over = True
@@ -134,6 +124,10 @@ class ChildHandle:
                         self._channel.send_json(FrameKind.REQUEST, op="turn")
                         continue
                     is_over = frame.kind is FrameKind.END
+                if not is_over and (frame is None or time.monotonic() >= looked + _LOOK_SECONDS):
+                    looked = self._looked(check)
+                if frame is None and time.monotonic() < last + pause_seconds():
+                    continue
                 last = time.monotonic()
                 yield frame
                 if is_over:
@@ -178,6 +172,12 @@ class ChildHandle:
             pass
         self.kill()
 
+    def _looked(self, check: Callable[[], None]) -> float:
+        """Raise if the statement may not go on. Return the time."""
+        check()
+        self._check_memory()
+        return time.monotonic()
+
     def _check_memory(self) -> None:
         if self._resident_bytes() - self._own_bytes > self._memory_bytes:
             self.kill()
@@ -217,6 +217,13 @@ def _size(folder: Path) -> int:
             with suppress(OSError):
                 size += os.stat(os.path.join(parent, name)).st_size
     return size
+
+
+def _too_long(seconds: float) -> UnavailableError:
+    return UnavailableError(
+        f"the statement takes more than {seconds:g} seconds (sql_timeout_seconds): select fewer rows, "
+        "or raise the limit"
+    )
 
 
 def _error(told: Mapping[str, Any]) -> StoreError:

@@ -14,9 +14,10 @@ from typing import Any
 
 import adbc_driver_manager as manager
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 
-from nyala.flight_server.sql import statement_child
+from nyala.flight_server.sql import messages, statement_child
 from tests.flight_server.sql.served_sql import SqlServer
 
 RUNAWAY = "SELECT count(*) AS n FROM numbers a, numbers b, numbers c WHERE (a.id * b.id + c.id) % 7 = 3"
@@ -85,6 +86,23 @@ def test_a_cancelled_statement_ends(served: SqlServer) -> None:
         assert failures and _becomes_idle(pids)
         cursor.execute("SELECT count(*) AS n FROM numbers")
         assert cursor.fetchall() == [(20_000,)]
+
+
+def test_a_cancelled_statement_ends_while_its_rows_flow(served: SqlServer) -> None:
+    text = "SELECT a.id, b.id AS other FROM numbers a CROSS JOIN numbers b"
+    info = served.client.get_flight_info(
+        fl.FlightDescriptor.for_command(messages.wrapped("CommandStatementQuery", query=text))
+    )
+    rows = served.client.do_get(info.endpoints[0].ticket)
+    rows.read_chunk()
+    body = messages.plain("CancelFlightInfoRequest", info=info.serialize())
+    (result,) = served.client.do_action(fl.Action("CancelFlightInfo", body))
+    assert messages.read_plain("CancelFlightInfoResult", result.body.to_pybytes()).status == 1
+    end = time.monotonic() + SECONDS
+    with pytest.raises(fl.FlightUnavailableError, match="the statement was cancelled"):
+        while time.monotonic() < end:
+            rows.read_chunk()
+            time.sleep(0.05)  # the next rows are there before they are asked for
 
 
 def test_a_statement_that_takes_too_long_ends() -> None:
