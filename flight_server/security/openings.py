@@ -33,8 +33,9 @@ class Openings:
         """
         with self._lock:
             if self._counts[user] >= _OF_USER_MAX:
+                whose = f"the user {user!r}" if user else "all users of client certificates"
                 raise UnavailableError(
-                    f"{_OF_USER_MAX} streams of the user {user!r} have sent no message yet; send messages, or "
+                    f"{_OF_USER_MAX} streams of {whose} have sent no message yet; send messages, or "
                     "end some streams, before opening more",
                     _RETRY_SECONDS,
                 )

@@ -202,6 +202,17 @@ def test_a_user_has_few_streams_without_a_message(
     assert not bobs.ended
 
 
+def test_silent_streams_of_certificates_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openings, "_OF_USER_MAX", 2)
+    counted = openings.Openings()
+    silent = [counted.begin(""), counted.begin("")]
+    with pytest.raises(UnavailableError, match="2 streams of all users of client certificates have sent no message"):
+        counted.begin("")
+    counted.begin("alice")  # a token tells who opens it
+    silent[0].end()
+    counted.begin("")
+
+
 @pytest.mark.parametrize("method", ["DoPut", "DoExchange"])
 def test_silent_streams_of_a_user_take_no_more_threads_than_it_may_have(
     door: Door, opened: Callable[..., RawStreams], monkeypatch: pytest.MonkeyPatch, method: str
