@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...clients.sql.statement import statement
-from .handles import Owner
+from .owner import Owner
 
 _ANSWERS_MAX = 256
 _NOTHING = None, None

@@ -8,14 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
+from .owner import Owner
 
 if TYPE_CHECKING:
-    from ..security.identity import Identity, Source
+    from ..security.identity import Identity
     from .statement_child import ChildHandle
 
 PREPARED_MAX = 4096
@@ -23,15 +24,6 @@ PREPARED_BYTES_MAX = 64 << 20
 TRANSACTIONS_MAX = 256
 TRANSACTION_SECONDS = 600.0
 """A transaction in which no statement runs for so long is rolled back."""
-
-
-class Owner(NamedTuple):
-    """Whose a statement is, with all that its rights come from: tokens of one user may have different roles."""
-
-    user: str = ""
-    """An empty one stands for anyone."""
-    roles: frozenset[str] = frozenset()
-    source: Source | None = None
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from .channel import Channel, ChannelClosedError, ChannelFrame, FrameKind
 from .private_port import new_token
 
 if TYPE_CHECKING:
-    from .handles import Owner
+    from .owner import Owner
 
 _LOG = logging.getLogger("nyala.flight_server")
 _COMMAND = (sys.executable, "-m", "nyala.flight_server.sql.child_main")

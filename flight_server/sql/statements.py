@@ -18,7 +18,8 @@ from ..requests.calls import Call
 from .answers import StatementDescription
 from .channel import ChannelFrame, FrameKind
 from .folder import new_folder
-from .handles import TRANSACTION_SECONDS, TRANSACTIONS_MAX, Handles, OpenTransaction, Owner
+from .handles import TRANSACTION_SECONDS, TRANSACTIONS_MAX, Handles, OpenTransaction
+from .owner import Owner
 from .places import SqlPlaces
 from .private_port import PrivatePort
 from .statement_child import ChildHandle

@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from .dialect import NyalaSql
 from .edits import Edit, edited
 from .parsed_text import ParsedText
-from .written import Place, place_of
+from .written import TextPlace, place_of
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
@@ -29,7 +29,7 @@ class _List(NamedTuple):
     """An IN with a list of expressions."""
 
     node: exp.In
-    operand: Place
+    operand: TextPlace
     place: int
     """Of the word IN among the tokens."""
     elements: list[list[Token]]
@@ -56,7 +56,7 @@ def without_null_lists(text: str, parts: ParsedText) -> str:
     """Return the text of a statement, whose ``parts`` these are, with lists that keep to NULL."""
     lists = sorted(_lists(parts), key=lambda each: each.place)
     cuts: list[Edit] = []
-    wraps: list[tuple[Place, str, str]] = []
+    wraps: list[tuple[TextPlace, str, str]] = []
     seen: dict[Any, dict[tuple[str, ...], int]] = {}
     """For a query and the columns of operands: the lists, and the number of calls that each has."""
     for each in lists:
@@ -92,7 +92,7 @@ def _lists(parts: ParsedText) -> Iterator[_List]:
             yield _List(node, operand, place, elements)
 
 
-def _edits(tokens: Sequence[Token], each: _List) -> tuple[list[Edit], list[tuple[Place, str, str]]]:
+def _edits(tokens: Sequence[Token], each: _List) -> tuple[list[Edit], list[tuple[TextPlace, str, str]]]:
     """Return the edits that take NULL out of a list, and what goes around the whole."""
     elements, operand = each.elements, each.operand
     is_null = [[token.token_type for token in element] == [TokenType.NULL] for element in elements]
@@ -101,7 +101,7 @@ def _edits(tokens: Sequence[Token], each: _List) -> tuple[list[Edit], list[tuple
     is_not = tokens[each.place - 1].token_type is TokenType.NOT
     end = elements[-1][-1].end + 1
     last = next(token for token in tokens[each.place :] if token.start >= end)  # the closing parenthesis
-    whole = Place(operand.text, operand.start, last.end + 1)
+    whole = TextPlace(operand.text, operand.start, last.end + 1)
     if all(is_null):
         at = tokens[each.place - is_not].start
         return [Edit(at, last.end + 1, "<> NULL" if is_not else "= NULL")], [(whole, "(", ")")]

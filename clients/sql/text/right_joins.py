@@ -31,9 +31,7 @@ def without_right_joins(text: str, parts: ParsedText) -> str:
     """
     rights = sum(token.text.upper() == "RIGHT" for token in parts.tokens)
     for _ in range(rights):
-        edits = next(
-            (_swap(text, *place) for place in _places(sqlglot.parse_one(text, dialect=_JoinSql), text)), None
-        )
+        edits = next((_swap(text, *place) for place in _places(sqlglot.parse_one(text, dialect=_JoinSql), text)), None)
         if edits is None:
             break
         text = edited(text, edits)
