@@ -188,6 +188,8 @@ def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Callabl
     table = pyarrow.json.read_json(io.BytesIO(block), read_options=_one_block(block), parse_options=parsing)
     if unknown := [name for name in table.schema.names if name not in schema.names and not overlooked(name)]:
         raise InvalidArgumentError(f"there is no column {unknown[0]!r}")
+    if more := [each.name for each in asked if table.schema.field(each.name).type != each.type]:
+        raise InvalidArgumentError(f"cells of {more[0]!r} have a field that the column lacks")
     batch = table.select(schema.names).combine_chunks().to_batches()[0]
     dates = [column for column, field in zip(columns, schema, strict=True) if pa.types.is_date(field.type)]
     made, wrong = columns_of_text([batch.column(column.name) for column in dates], dates)

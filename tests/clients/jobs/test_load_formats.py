@@ -167,6 +167,19 @@ def test_decimals_of_json_keep_their_digits_by_every_way(target: Database, tmp_p
     assert held(table) == [{"id": n, "d": cell, "l": [{"d": -cell}], "f": 0.1} for n in (1, 2, 3, 4, 5)]
 
 
+def test_unknown_nested_fields_are_refused_by_every_way(target: Database, tmp_path: Path) -> None:
+    """A field that the column lacks would be lost; the rows beside it are taken."""
+    inner = pa.struct([("a", pa.int64())])
+    table = target.create_table("n", pa.schema([("id", pa.int64()), ("s", inner), ("l", pa.list_(inner))]), ["id"])
+    lost = ['"s": {"a": 1, "b": "lost"}', '"l": [{"a": 1}, {"b": "lost"}]']
+    for number, cell in enumerate(lost):
+        lines = [f'{{"id": {number}, "s": {{"a": 2}}, "l": [{{"a": 3}}]}}', f'{{"id": 9, {cell}}}']
+        for name, text in (("jsonl", "\n".join(lines) + "\n"), ("json", f"[{', '.join(lines)}]")):
+            made = load(target, "n", put(tmp_path / f"{number}.{name}", text))
+            assert (made.applied, made.error_count) == (1, 1) and "is not a valid" in made.errors[0].message
+    assert held(table) == [{"id": number, "s": {"a": 2}, "l": [{"a": 3}]} for number in (0, 1)]
+
+
 @pytest.mark.parametrize("bad", ["", "\n5", '\n{"id": "x"}', "\n\n"], ids=["good", "no object", "bad cell", "blank"])
 @pytest.mark.parametrize("as_text", [False, True])
 def test_a_nested_key_is_not_a_column(target: Database, tmp_path: Path, as_text: bool, bad: str) -> None:
