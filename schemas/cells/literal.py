@@ -50,7 +50,7 @@ def to_json(value: Any) -> Any:
     Dates, times and timestamps become ISO text, decimals their digits, bytes ``{"base64": ...}``, spans of time
     ``{"interval": microseconds}`` or ``{"nanoseconds": number}``, and floats that JSON cannot represent
     ``{"float": "nan" | "inf" | "-inf"}``. A timestamp whose UTC is outside the years 1 to 9999 becomes its microseconds
-    since 1970.
+    since 1970. ``NaT`` is how pandas shows the least span of nanoseconds.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -65,7 +65,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return {"base64": base64.b64encode(bytes(value)).decode()}
     if isinstance(value, dt.datetime):
-        return moment_text(utc(value))
+        return moment_text(utc(value)) if value == value else {"nanoseconds": -(1 << 63)}
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, dt.timedelta):
@@ -191,22 +191,26 @@ def _time(value: Any, kind: LogicalType) -> dt.time:
     return value
 
 
-def _duration(value: Any, kind: LogicalType) -> dt.timedelta:
-    """Return a span from one of Python, from microseconds as ``to_json`` has them, or from a number of units."""
+def _duration(value: Any, kind: LogicalType) -> dt.timedelta | int:
+    """Return a span from one of Python, from microseconds as ``to_json`` has them, or from a number of units; one that
+    Python lacks is its number of units."""
     if isinstance(value, dict):
         if "nanoseconds" in value and kind.arrow.unit == "ns":
-            return pa.scalar(value["nanoseconds"], kind.arrow).as_py()
+            return _span(value["nanoseconds"], kind)
         return _duration(dt.timedelta(microseconds=value["interval"]), kind)
     if isinstance(value, int) and not isinstance(value, bool):
-        nanoseconds = value * NANOSECONDS[kind.arrow.unit]
-        if nanoseconds % 1_000:
-            raise ValueError
-        return dt.timedelta(microseconds=nanoseconds // 1_000)
+        return _span(value, kind)
     if not isinstance(value, dt.timedelta):
         return _duration(int(_text(value, kind)), kind)
     if value // dt.timedelta(microseconds=1) * 1_000 % NANOSECONDS[kind.arrow.unit]:
         raise ValueError
     return value
+
+
+def _span(number: int, kind: LogicalType) -> dt.timedelta | int:
+    """Return a span of so many units; the number itself if Python lacks it, or pandas takes it for no span."""
+    span = python_cell(pa.scalar(number, kind.arrow))
+    return span if span == span else number
 
 
 def _interval(value: Any, _: LogicalType) -> pa.MonthDayNano:

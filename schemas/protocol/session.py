@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Any, Literal
 
+import pyarrow as pa
 from pydantic_core import from_json
 from pydantic_core import to_json as to_json_text
 
 from ..cells.exact import exact_decimal
 from ..cells.literal import from_json as cell_of
 from ..cells.literal import literal_json, to_json
+from ..cells.moment import python_cell
 from ..cells.types import LogicalType
 from ..errors import InvalidArgumentError
 from ..message import Message
@@ -154,7 +156,7 @@ class RowCells:
 
     Beside what JSON has, dates and timestamps are ISO text, decimals their digits, floats that JSON lacks
     ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, and bytes ``{"base64": ...}``. Dates outside the years 1 to 9999 are
-    days since 1970, such timestamps microseconds.
+    days since 1970, such timestamps microseconds, and durations that Python lacks are their number of units.
     """
 
     def __init__(self, columns: list[ColumnSchema]) -> None:
@@ -182,4 +184,6 @@ def _reader(column: ColumnSchema) -> Callable[[Any], Any]:
     kind = column.logical
     if kind.name in ("date", "timestamp[us]"):
         return lambda cell: cell_of(cell, kind) if type(cell) is str else cell
+    if str(pa.duration("ns")) in str(kind.arrow):  # pandas has them, where it is installed
+        return lambda cell: python_cell(pa.scalar(cell_of(cell, kind), kind.arrow))
     return lambda cell: cell_of(cell, kind)

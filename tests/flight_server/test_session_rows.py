@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nyala
+from nyala.clients.api.database import Database
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -123,6 +125,23 @@ def test_cells_of_every_type_come_as_they_are(serve: Callable[..., Served]) -> N
             assert said["applied"] == 1
             key[1] = day
             assert cells.to_python(session.ask({"get": "homes"}, {"key": key})["row"]) == written
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_at_the_ends_of_their_types(serve: Callable[..., Served], unit: str) -> None:
+    kind, longest = pa.duration(unit), {"s": 86_399_999_999_999, "ms": 86_399_999_999_999_999}.get(unit, 2**63 - 1)
+    numbers = [-(2**63), 1 - 2**63, -longest - 1, -1, 0, 1, 999, longest, longest + 1, 2**53 * 10, 2**63 - 1, None]
+    numbers = [each for each in numbers if each is None or -(2**63) <= each < 2**63]
+    schema = pa.schema([pa.field("k", pa.int64(), False), ("v", kind), ("many", pa.list_(kind))])
+    cells = pa.array(numbers, pa.int64()).cast(kind)
+    many = pa.ListArray.from_arrays(pa.array(range(len(numbers) + 1), pa.int32()), cells)
+    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off")) as store:
+        embedded = Database(store).create_table("spans", schema, primary_key=["k"])
+        embedded.insert(pa.table([pa.array(range(len(numbers)), pa.int64()), cells, many], schema=schema))
+        with nyala.connect(serve(store).url) as db:
+            for key, number in enumerate(numbers):
+                row = db.table("spans").get(key)
+                assert repr(row) == repr(embedded.get(key)), number
 
 
 @given(
