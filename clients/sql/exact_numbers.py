@@ -17,15 +17,13 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import OptimizeError
-from sqlglot.optimizer.scope import Scope, traverse_scope
+from sqlglot.optimizer.scope import Scope
 
 from .change.literals import DIGITS_MAX
 from .kinds import INTEGERS, Columns, Kind, Kinds, called, columns_of, common, words
 from .text.edits import Edit, edited
-from .text.placed import Cast, PlacedSql, cast_of, edits_of
+from .text.placed import Cast, cast_of, edits_of, scopes_of
 
 _DECIMALS = re.compile(r"\b(?:numeric|decimal|dec)\b", re.IGNORECASE)
 _WHOLE_MAX = 18
@@ -93,12 +91,7 @@ def exact_numbers(text: str, tables: Mapping[str, pa.Schema], values: Mapping[st
 def _exact(
     text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, _Parameter], ...] = ()
 ) -> str:
-    tree = sqlglot.parse_one(text, dialect=PlacedSql)
-    try:
-        scopes = traverse_scope(tree)
-    except OptimizeError:  # DataFusion says why it is none
-        return text
-    by_query = {id(scope.expression): scope for scope in scopes}
+    scopes, by_query = scopes_of(text)
     kinds = _Numbers({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
     nodes = [(node, scope) for scope in scopes for node in scope.walk()]
     groups = [(group, scope) for node, scope in nodes for group in _groups(node)]

@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import OptimizeError
-from sqlglot.optimizer.scope import Scope, traverse_scope
+from sqlglot.optimizer.scope import Scope
 
 from ...schemas.errors import InvalidArgumentError
 from .integers import CHAIN, COMPUTED, FAR, HALF, ROWS, UNSIGNED, WHOLE, Integers
 from .kinds import Columns, called
 from .text.dialect import NyalaSql
 from .text.edits import edited
-from .text.placed import Cast, PlacedSql, cast_of, edits_of
+from .text.placed import Cast, cast_of, edits_of, scopes_of
 
 _CHECKED = (*COMPUTED, exp.Neg)
 _REMEMBERED_TEXT_MAX = 1 << 16
@@ -38,12 +36,7 @@ def checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: froz
 
 
 def _checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: frozenset[str]) -> str:
-    tree = sqlglot.parse_one(text, dialect=PlacedSql)
-    try:
-        scopes = traverse_scope(tree)
-    except OptimizeError:  # DataFusion says why it is none
-        return text
-    by_query = {id(scope.expression): scope for scope in scopes}
+    scopes, by_query = scopes_of(text)
     kinds = Integers({name: dict(columns) for name, columns in tables}, by_query, parameters=parameters)
     places = [(node, scope) for scope in scopes for node in _places(scope, kinds)]
     return edited(text, edits_of([cast for node, scope in places for cast in _casts(node, scope, kinds)]))

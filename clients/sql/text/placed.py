@@ -1,11 +1,14 @@
-"""Where in a query's text its expressions stand, and casts of them."""
+"""Where in a query's text its expressions stand, casts of them, and its scopes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import sqlglot
 from sqlglot import exp
+from sqlglot.errors import OptimizeError
+from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from .dialect import NyalaSql
 from .edits import Edit
@@ -37,8 +40,19 @@ def edits_of(casts: Sequence[Cast]) -> list[Edit]:
     return ends + [Edit(cast.start, cast.start, "CAST(") for cast in casts]
 
 
-class _PlacedParser(NyalaSql.Parser):
-    """Notes where in the text operands and computations stand: ``start`` and ``end`` in ``meta``."""
+class PlacingParser(NyalaSql.Parser):
+    """Notes where in the text of a statement parts stand: ``start`` and ``end`` in ``meta``. Subclasses say which."""
+
+    def _placed(self, parse: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        first = self._curr
+        node = parse(*given, **named)
+        if node is not None and first:
+            node.meta.update(start=first.start, end=self._prev.end + 1)
+        return node
+
+
+class _PlacedParser(PlacingParser):
+    """Notes where operands and computations stand."""
 
     def _parse_term(self, *given: Any, **named: Any) -> Any:
         return self._placed(super()._parse_term, *given, **named)
@@ -52,15 +66,18 @@ class _PlacedParser(NyalaSql.Parser):
     def _parse_lambda(self, *given: Any, **named: Any) -> Any:
         return self._placed(super()._parse_lambda, *given, **named)  # an argument of a function
 
-    def _placed(self, parse: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        first = self._curr
-        node = parse(*given, **named)
-        if node is not None and first:
-            node.meta.update(start=first.start, end=self._prev.end + 1)
-        return node
-
 
 class PlacedSql(NyalaSql):
     """The dialect of queries whose expressions know where they stand."""
 
     Parser = _PlacedParser
+
+
+def scopes_of(text: str) -> tuple[list[Scope], dict[int, Scope]]:
+    """Return the scopes of an SQL query, and each by the ``id`` of its query. There are none if the query has a mistake
+    in its names: DataFusion says which."""
+    try:
+        scopes = traverse_scope(sqlglot.parse_one(text, dialect=PlacedSql))
+    except OptimizeError:
+        return [], {}
+    return scopes, {id(scope.expression): scope for scope in scopes}

@@ -6,7 +6,7 @@ condition on ``a.x`` thus becomes one on ``b.x``, and rows are lost. Above ``b L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import sqlglot
@@ -17,6 +17,7 @@ from .dialect import NyalaSql
 from .edits import Edit, edited
 from .names import lower, quoted
 from .parsed_text import ParsedText
+from .placed import PlacingParser
 
 REDUCTION = "eliminate_outer_join"
 """The rule of DataFusion that makes a RIGHT JOIN of a FULL JOIN."""
@@ -108,8 +109,8 @@ def _name(table: Any) -> str:
     return identifier.name if identifier.args.get("quoted") else lower(identifier.name)
 
 
-class _JoinParser(NyalaSql.Parser):
-    """Notes where in the text tables, joins and columns stand: ``start`` and ``end`` in ``meta``."""
+class _JoinParser(PlacingParser):
+    """Notes where tables, joins and columns stand."""
 
     def _parse_table(self, *given: Any, **named: Any) -> Any:
         return self._placed(super()._parse_table, *given, **named)
@@ -119,13 +120,6 @@ class _JoinParser(NyalaSql.Parser):
 
     def _parse_expression(self, *given: Any, **named: Any) -> Any:
         return self._placed(super()._parse_expression, *given, **named)
-
-    def _placed(self, parse: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        first = self._curr
-        node = parse(*given, **named)
-        if node is not None and first:
-            node.meta.update(start=first.start, end=self._prev.end + 1)
-        return node
 
 
 class _JoinSql(NyalaSql):
