@@ -403,15 +403,15 @@ class _Get:
             row = session.store.get_row(about, words.key(key))
         else:
             row, stamp = kept.row(about, words.key(key))
+        after = session.store.describe_table(self._table)
+        if (after.table_id, after.schema_version) != (about.table_id, about.schema_version):
+            raise UnavailableError(f"table {self._table!r} is being altered; try again", 0.1)
         if row is not None:
-            if list(row) != words.names:
-                raise UnavailableError(f"table {self._table!r} is being altered; try again", 0.1)
             session.call.sent_rows += 1
             row = words.cells.to_json(row)
         answer = {"table_id": about.table_id, "schema_version": about.schema_version, "row": row}
         answer = to_json(answer, inf_nan_mode="strings")
-        # If the table was renamed or altered meanwhile, later ones get another answer.
-        if kept is not None and stamp is not None and session.store.describe_table(self._table) is about:
+        if kept is not None and stamp is not None and after is about:
             kept.keep(stamp, message, answer)
         return answer
 
@@ -421,7 +421,6 @@ class _RowWords:
 
     def __init__(self, about: TableDescription) -> None:
         self.about = about
-        self.names = [column.name for column in about.columns]
         self.cells = RowCells(about.columns)
         key = enumerate(about.columns[: len(about.primary_key)])
         self._readers = [(place, column) for place, column in key if not is_plain(column)]

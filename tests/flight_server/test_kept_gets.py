@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ import nyala
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.flight_server.handlers.kept_gets import KeptGets
 from nyala.flight_server.native import session_hook
 from nyala.flight_server.native.library import Library, Memory
 from nyala.flight_server.settings.config import ServerConfig
@@ -175,6 +177,42 @@ def test_an_alteration_is_seen_by_the_next_get(homes: Served, session: Session) 
     later = kept(homes, session, [3])
     assert later["row"] == {"id": 3, "city": "city 3", "price": 3.0, "more": None}
     assert later["schema_version"] == 2
+
+
+def test_a_row_is_of_the_version_that_its_answer_names(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the description of the table and the read, a column is widened, and then another table has the name."""
+    served = Served(store)
+    read = KeptGets.row
+
+    def after(work: Callable[[], object]) -> None:
+        def once(self: KeptGets, about: Any, key: Any) -> Any:
+            monkeypatch.setattr(KeptGets, "row", read)
+            work()
+            return read(self, about, key)
+
+        monkeypatch.setattr(KeptGets, "row", once)
+
+    with nyala.connect(served.url) as db, nyala.connect(served.url) as admin:
+        key = pa.field("k", pa.int64(), nullable=False)
+        t = admin.create_table("t", pa.schema([key, ("v", pa.decimal128(4, 2))]), primary_key=["k"])
+        other = admin.create_table("other", pa.schema([key, ("v", pa.binary())]), primary_key=["k"])
+        t.insert([{"k": 1, "v": Decimal("1.50")}, {"k": 2, "v": None}, {"k": 3, "v": None}])
+        other.insert([{"k": 3, "v": b"\x00\xff"}])
+
+        def widen() -> None:
+            t.alter().widen_column("v", "decimal(20,2)").apply()
+            t.upsert([{"k": 2, "v": Decimal("123456789.50")}])
+
+        def exchange() -> None:
+            admin.table("t").alter().rename("old").apply()
+            admin.table("other").alter().rename("t").apply()
+
+        assert db.table("t").get(1) == {"k": 1, "v": Decimal("1.50")}
+        after(widen)
+        assert db.table("t").get(2) == {"k": 2, "v": Decimal("123456789.50")}
+        after(exchange)
+        assert db.table("t").get(3) == {"k": 3, "v": b"\x00\xff"}
+        assert db.table("t").get(1) is None
 
 
 def test_a_dropped_table_is_not_found(homes: Served, session: Session) -> None:
