@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
 from ...schemas.gc_pause import collector_paused
 from ...schemas.limits.limits import Limits
+from ...schemas.protocol.request import check_meant
 from ...schemas.store.description import DroppedTable
 from ...schemas.store.grants import no_table
 from ...schemas.table.alter import Alteration
@@ -326,8 +327,10 @@ class Catalog:
         raise NotFoundError(f"no dropped table {name_or_id!r} can be recalled; known: {known or 'none'}")
 
     def table(self, name: str) -> Table:
-        """Return a table. Raises NotFoundError with the names of all tables."""
+        """Return a table. Raises NotFoundError with the names of all tables, and ConflictError if the request means
+        another table by the name."""
         if found := self._tables.get(name):
+            check_meant(name, found.table_id)
             return found
         raise no_table(name, self.names())
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.protocol.request import check_meant
 from ...schemas.store.grants import (
     GRANT_BYTES_MAX,
     GRANTS_MAX,
@@ -87,6 +88,8 @@ class Grants:
             # Names are looked up here, for an alteration just before could give them to another table.
             entry = None if change.table == ALL_TABLES else _entry(manifest, change.table)
             table = None if entry is None else entry.id
+            if table is not None:
+                check_meant(change.table, table)
             whose = change.user, change.role, table
             there = {each.id for each in manifest.tables} | {None}
             old = next((each for each in manifest.grants if _whose(each) == whose), None)

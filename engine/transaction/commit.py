@@ -19,9 +19,11 @@ import numpy as np
 
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
+from ...schemas.protocol.request import check_meant
 from ...schemas.rows.operation import Operation
 from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import Durability, WriteCommand
+from ...schemas.table.names import check_same
 from ..commit.commit_authors import ANY_TABLE, TRANSACTION, origin_of
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
@@ -135,7 +137,7 @@ class Transactions:
         """Return the table of a command. Raises NotFoundError, and ConflictError if another one is meant."""
         table = self._table(command.table)
         if command.stage is not None:
-            _check_same(table, command.stage.table_id)
+            check_same(table.name, table.table_id, command.stage.table_id)
         return table
 
     def staged_parts(self, transaction: str) -> list[StagedShape]:
@@ -191,7 +193,8 @@ class Transactions:
             if name not in by_name:
                 raise NotFoundError(f"there is no table {name!r} to truncate")
             table = by_name[name]
-            _check_same(table, (asked.table_ids or {}).get(name))
+            check_same(name, table.table_id, (asked.table_ids or {}).get(name))
+            check_meant(name, table.table_id)
             works[table.table_id] = TableWork(table, table.version, True)
         for part in parts:
             table = by_id.get(part.info.table_id)
@@ -266,15 +269,6 @@ class Transactions:
             applied=0,
             error_count=plan.refusals.count,
             errors=sorted(plan.refusals.errors, key=lambda error: (places[error.part], error.row)),
-        )
-
-
-def _check_same(table: Table, table_id: int | None) -> None:
-    """Raise ConflictError if a table is not the one that is meant; None means any."""
-    if table_id not in (None, table.table_id):
-        raise ConflictError(
-            f"table {table.name!r} was renamed or dropped during the request, and another table has its name now: "
-            "nothing was applied; send the request again"
         )
 
 

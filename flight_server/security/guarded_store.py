@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import PermissionDeniedError, StoreError
+from ...schemas.protocol.request import meaning
 from ...schemas.protocol.service import (
     AnswerKeeper,
     KeptAnswers,
@@ -43,13 +44,13 @@ from ...schemas.store.pins import KeptPin
 from ...schemas.store.placement import Placement
 from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.table import WEEK_SECONDS
-from . import rules
+from . import needs, rules
 from .audit import AuditLog
-from .needs import WRITTEN, has_keys, kept_by_rules, read_by_rules, read_by_scan, read_by_statement, written
 from .own_writers import OwnWriters
 from .rights import NONE, Caller, GrantBook, Rights, TableRights
 from .rules import AUDITED, told_of
 from .shown_stats import shown_stats
+from .watched import Watched
 
 Item = TypeVar("Item")
 _SHOWN = 5
@@ -79,17 +80,27 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
             known = self._known = version, self._book.rights(self._caller, version)
         return known
 
+    def _consistent(self, check: Callable[[], object]) -> Rights:
+        """Check something while no name changes its table, and return the rights of then."""
+        while True:
+            version, rights = self._rights_now()
+            check()
+            if self._rights_now()[0] == version:
+                return rights
+
     # Actions
 
     def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
         """Check what an action needs, and let the store perform it."""
         action, asked = verb.method, args[0] if args else next(iter(named.values()), None)
-        rules.check(self, verb, asked)
+        meant = self._consistent(lambda: rules.check(self, verb, asked)).meant(rules.table_of(asked))
         if action not in AUDITED:
-            return getattr(self._store, action)(*args, **named)
+            with meaning(meant):
+                return getattr(self._store, action)(*args, **named)
         outcome = "INTERNAL"
         try:
-            answer = getattr(self._store, action)(*args, **named)
+            with meaning(meant):
+                answer = getattr(self._store, action)(*args, **named)
             outcome = "ok"
             return answer
         except StoreError as error:
@@ -118,7 +129,7 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         found, rights = self._store.health(), self.rights
         if rights.is_admin:
             lost = self._audit.failure if self._audit else ""
-            return _degraded(found, lost) if lost else found
+            return found.degraded(lost) if lost else found
         seen = [each for each in found.damaged if each.table is not None and rights.of(each.table).privileges]
         failing = [each for each in found.failing if each.table and rights.of(each.table).privileges]
         reason = "" if found.processes else found.reason
@@ -142,8 +153,9 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService. Who knows the names of writers and transactions can take the place of their next writes: so
         only administrators of the table learn them. Likewise the users, but for the caller's own commits."""
+        before = self.rights
         found = super().commits(table, since)
-        if self.rights.of(table).has(Privilege.ADMIN):
+        if all(rights.of(table).has(Privilege.ADMIN) for rights in (before, self.rights)):
             return found
         for name in ("writer", "transaction"):
             field = found.schema.field(name)
@@ -175,17 +187,20 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
         """See StoreService. The caller must be allowed to write all of its parts now; for one without any, to write
         something: others with the same name, or an older version of the application, would not be applied any more."""
-        action = "commit_transaction"
+        rights = self._consistent(lambda: self._check_commit(commit, "commit_transaction"))
+        with meaning(rights.meant(commit.truncate)):
+            return self._store.commit_transaction(commit)
+
+    def _check_commit(self, commit: TransactionCommit, action: str) -> None:
         for table in commit.truncate:
             self.need(table, Privilege.DELETE, action)
         self._check_parts(commit.transaction, action)
         if not self.rights.may_write:
             raise self._denied("", Privilege.INSERT, action, told={"transaction": commit.transaction})
-        return self._store.commit_transaction(commit)
 
     def abort_transaction(self, transaction: str) -> None:
         """See StoreService. Who may commit a transaction may abort it."""
-        self._check_parts(transaction, "abort_transaction")
+        self._consistent(lambda: self._check_parts(transaction, "abort_transaction"))
         self._store.abort_transaction(transaction)
 
     def _check_parts(self, transaction: str, action: str) -> None:
@@ -210,12 +225,13 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
             self.check(table, Privilege.DELETE, "execute")
         if statement.kind is StatementKind.RESTORE:
             for privilege in (Privilege.INSERT, Privilege.UPDATE, Privilege.READ):
-                self.check(table, privilege, "execute", _all_columns)
-        elif table.of(Privilege.READ) is not None and (names := read_by_statement(statement)):
+                self.check(table, privilege, "execute", needs.all_columns)
+        elif table.of(Privilege.READ) is not None and (names := needs.read_by_statement(statement)):
             self.check(table, Privilege.READ, "execute", lambda _: names)
         if statement.writer is not None:
             statement = statement.model_copy(update={"writer": self._own.name(statement.writer)})
-        done = self._store.execute(statement)
+        with meaning(table.meant):
+            done = self._store.execute(statement)
         return without_keys(done) if done.errors and not self._reads_key(table) else done
 
     def _reads_key(self, table: TableRights) -> bool:
@@ -246,8 +262,8 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         if isinstance(found.batches, OneBatch):  # all of it has been read, and is sent as it is
             check()
             return found
-        marked = None if found.marked is None else _Watched(found.marked, check)
-        return replace(found, batches=_Watched(found.batches, check), marked=marked)
+        marked = None if found.marked is None else Watched(found.marked, check)
+        return replace(found, batches=Watched(found.batches, check), marked=marked)
 
     def _check_running(self, spec: ScanSpec, found: ScanStream, rights: Rights) -> None:
         """Raise unless a caller with these rights may go on with a scan. Only the process that scans knows the numbers
@@ -264,20 +280,23 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
             self._seen_by(rights, spec.table, "scan")
             raise self._denied(spec.table, Privilege.READ, "scan")
         by_name = schema.by_name
-        names = read_by_scan(spec, by_name, (column.name for column in schema.key))
+        names = needs.read_by_scan(spec, by_name, (column.name for column in schema.key))
         if lacking := sorted(name for name in names if name in by_name and by_name[name].id not in readable):
             found.close()
             raise self._denied(spec.table, Privilege.READ, "scan", lacking)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
-        return self._store.plan(self._allowed(spec, "plan", self.rights))
+        rights = self.rights
+        asked = self._allowed(spec, "plan", rights)
+        with meaning(rights.of(spec.table).meant):
+            return self._store.plan(asked)
 
     def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """See StoreService. It returns all columns, and so needs all."""
         version, rights = self._rights_now()
-        self._check_get(table)
-        found = self._store.look_up(table, keys)
+        with meaning(self._check_get(table).meant):
+            found = self._store.look_up(table, keys)
         self._check_get(table)  # a column may have come meanwhile
         return self._watched(ScanSpec(table=table), found, version, rights)
 
@@ -287,8 +306,8 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
 
     def _got(self, table: TableDescription, read: Callable[[], Item]) -> Item:
         version, _ = self._rights_now()
-        self._check_get(table.name)
-        row = read()
+        with meaning(self._check_get(table.name).meant):
+            row = read()
         if self._rights_now()[0] != version:
             self._check_get(table.name)  # as in ``get``
         return row
@@ -311,8 +330,10 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         self._check_get(table)  # as in ``get``
         return answer
 
-    def _check_get(self, name: str) -> None:
-        self.check(self.seen(name, "get"), Privilege.READ, "get", _all_columns)
+    def _check_get(self, name: str) -> TableRights:
+        table = self.seen(name, "get")
+        self.check(table, Privilege.READ, "get", needs.all_columns)
+        return table
 
     def _allowed(self, spec: ScanSpec, action: str, rights: Rights, is_begun: bool = False) -> ScanSpec:
         """Return a scan without what would show keys that a caller with these rights may not read. ``is_begun``: it has
@@ -325,8 +346,12 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         table = self._seen_by(rights, spec.table, action)
         if (readable := table.of(Privilege.READ)) is None:
             return spec
-        about = self.check(table, Privilege.READ, action, lambda about: _read(spec, about), is_begun=is_begun)
-        if about is None or readable.issuperset(about.primary_key) or has_keys(spec):
+
+        def read(about: TableDescription) -> set[str]:
+            return needs.read_by_scan(spec, needs.all_columns(about), about.primary_key)
+
+        about = self.check(table, Privilege.READ, action, read, is_begun=is_begun)
+        if about is None or readable.issuperset(about.primary_key) or needs.has_keys(spec):
             return spec
         return spec.model_copy(update={"marks": False, "split_bytes": None})
 
@@ -334,25 +359,27 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
         """See StoreService. The rules of a merge read and change the columns that they name."""
-        self._check_write(command.table, command.op, [*batch.schema.names, *(command.rules or ())], rules=command.rules)
-        if command.rules and (names := read_by_rules(command.rules)):
-            self.check(self.seen(command.table, "write"), Privilege.READ, "write", lambda _: names)
-        return self._store.begin_write(self._own.command(command), batch, seq)
+        columns = [*batch.schema.names, *(command.rules or ())]
+        table = self._check_write(command.table, command.op, columns, rules=command.rules)
+        if command.rules and (names := needs.read_by_rules(command.rules)):
+            self.check(table, Privilege.READ, "write", lambda _: names)
+        with meaning(table.meant):
+            return self._store.begin_write(self._own.command(command), batch, seq)
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """See RowWriter."""
-        self._check_write(command.table, command.op, row)
-        return self._store.write_row(self._own.command(command), row, seq)
+        with meaning(self._check_write(command.table, command.op, row).meant):
+            return self._store.write_row(self._own.command(command), row, seq)
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
         """See RowWriter."""
-        self._check_write(command.table, command.op, row)
-        return self._store.begin_row(self._own.command(command), row, seq)
+        with meaning(self._check_write(command.table, command.op, row).meant):
+            return self._store.begin_row(self._own.command(command), row, seq)
 
     def planned_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None) -> object | None:
         """See RowPlanner. For a store that has a gatherer."""
-        self._check_write(command.table, command.op, row)
-        return cast(RowPlanner, self._store).planned_row(self._own.command(command), row, seq)
+        with meaning(self._check_write(command.table, command.op, row).meant):
+            return cast(RowPlanner, self._store).planned_row(self._own.command(command), row, seq)
 
     def gatherer(self) -> RowGatherer | None:
         """See RowPlanner."""
@@ -361,9 +388,10 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
         """See StoreService. Each batch has an operation of its own."""
         table = self.seen(command.table, "stage")
-        for privilege in WRITTEN[command.op.base]:
+        for privilege in needs.WRITTEN[command.op.base]:
             self.check(table, privilege, "stage")
-        return self._store.stage(command, self._stageable(command, batches))
+        with meaning(table.meant):
+            return self._store.stage(command, self._stageable(command, batches))
 
     def _stageable(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> Iterator[StagedBatch]:
         for each in batches:
@@ -377,14 +405,17 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         columns: Iterable[str],
         action: str = "write",
         rules: Mapping[str, str] | None = None,
-    ) -> None:
+    ) -> TableRights:
         """``rules`` of a merge may keep the values of columns, which only new rows take then."""
         table = self.seen(name, action)
-        for privilege in WRITTEN[op.base]:
+        for privilege in needs.WRITTEN[op.base]:
             if table.privileges.get(privilege, NONE) is not None:
-                kept = kept_by_rules(rules) if rules and privilege is Privilege.UPDATE else ()
+                kept = needs.kept_by_rules(rules) if rules and privilege is Privilege.UPDATE else ()
                 names = [each for each in columns if each not in kept]
-                self.check(table, privilege, action, lambda about, of=privilege, names=names: written(of, names, about))
+                self.check(
+                    table, privilege, action, lambda about, of=privilege, names=names: needs.written(of, names, about)
+                )
+        return table
 
     # Checks
 
@@ -403,11 +434,11 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         """Raise unless the caller has a privilege on the whole of a table, or on ``ALL_TABLES``. ``told`` is what the
         audit log has of a request that is denied; None: the table."""
         table = TableRights(name, self.rights.everywhere) if name == ALL_TABLES else self.seen(name, action)
-        self.check(table, privilege, action, _all_columns, told)
+        self.check(table, privilege, action, needs.all_columns, told)
 
     def need_by_id(self, name: str, privilege: Privilege, action: str) -> None:
         """Raise unless the caller has a privilege on the whole table of an import, a pin or a compaction."""
-        self.check(self.rights.by_id(name), privilege, action, _all_columns, {"id": name})
+        self.check(self.rights.by_id(name), privilege, action, needs.all_columns, {"id": name})
 
     def check(
         self,
@@ -434,7 +465,7 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         about = self._store.describe_table(table.table)
         wanted = needed(about)
         if not is_begun:
-            wanted &= _all_columns(about)  # one that is not there is the store's to tell
+            wanted &= needs.all_columns(about)  # one that is not there is the store's to tell
         if lacking := sorted(wanted - granted):
             raise self._denied(table.table, privilege, action, lacking, told)
         return about
@@ -463,33 +494,3 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
     def unnoted(self) -> GuardedStore:
         """Return the same, for what the caller did not ask for itself: denials go to no audit log."""
         return GuardedStore(self._store, self._caller, self._book, None)
-
-
-def _all_columns(table: TableDescription) -> set[str]:
-    return {column.name for column in table.columns}
-
-
-def _read(spec: ScanSpec, table: TableDescription) -> set[str]:
-    return read_by_scan(spec, (column.name for column in table.columns), table.primary_key)
-
-
-def _degraded(found: Health, why: str) -> Health:
-    status = "degraded" if found.status == "ok" else found.status
-    return found.model_copy(update={"status": status, "reason": found.reason or why})
-
-
-class _Watched(Iterator[Item]):
-    """Items, each after a check. Closing it closes them, begun or not."""
-
-    def __init__(self, items: Iterator[Item], check: Callable[[], None]) -> None:
-        self._items = items
-        self._check = check
-
-    def __next__(self) -> Item:
-        self._check()
-        return next(self._items)
-
-    def close(self) -> None:
-        """Release what the items hold."""
-        if close := getattr(self._items, "close", None):
-            close()

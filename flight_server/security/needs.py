@@ -67,6 +67,11 @@ def kept_by_rules(rules: Mapping[str, str]) -> set[str]:
     return columns_kept(rules)
 
 
+def all_columns(table: TableDescription) -> set[str]:
+    """Return the names of all columns of a table."""
+    return {column.name for column in table.columns}
+
+
 def written(privilege: Privilege, columns: Iterable[str], table: TableDescription) -> set[str]:
     """Return the columns for which a caller's write needs a privilege. An update names its rows by their keys."""
     names = {*columns}

@@ -36,6 +36,13 @@ class TableRights:
 
     table: str
     privileges: dict[Privilege, Columns]
+    table_id: int | None = None
+    """The number of the table; None: the caller has no grants of its own on it, but those on all tables."""
+
+    @property
+    def meant(self) -> dict[str, int] | None:
+        """What a request with these rights means by the name of the table."""
+        return None if self.table_id is None else {self.table: self.table_id}
 
     def of(self, privilege: Privilege) -> Columns:
         """Return the columns that the privilege covers."""
@@ -56,6 +63,7 @@ class Rights:
         self.own: list[Grant] = []
         """The grants to the caller."""
         self._names: dict[int, str] = {}
+        ids: dict[str, int] = {}
         self._readable: dict[int, frozenset[int] | None] = {}
         """By the number of a table, those of its columns that may be read; None: all."""
         everywhere: dict[Privilege, Columns] = {}
@@ -64,7 +72,7 @@ class Rights:
         found: dict[str, dict[Privilege, Columns]] = {}
         for each in grants:
             if each.table_id is not None:
-                self._names[each.table_id] = each.table
+                self._names[each.table_id], ids[each.table] = each.table, each.table_id
             if each.user == caller.user if each.user is not None else each.role in caller.roles:
                 self.own.append(each)
                 # Not by the name: a store may have a table "*" from before that was refused.
@@ -78,7 +86,7 @@ class Rights:
         self.is_admin = Privilege.ADMIN in self.everywhere
         self._everywhere = TableRights(ALL_TABLES, self.everywhere)
         for name, privileges in found.items():
-            self.tables[name] = TableRights(name, _whole(privileges | self.everywhere))
+            self.tables[name] = TableRights(name, _whole(privileges | self.everywhere), ids[name])
 
     @property
     def may_write(self) -> bool:
@@ -88,6 +96,10 @@ class Rights:
     def of(self, table: str) -> TableRights:
         """Return what the caller may do with a table, whether it exists or not."""
         return self.tables.get(table, self._everywhere)
+
+    def meant(self, names: Iterable[str]) -> dict[str, int]:
+        """Return what a request with these rights means by the names of tables."""
+        return {name: number for each in map(self.of, names) for name, number in (each.meant or {}).items()}
 
     def readable(self, table_id: int) -> frozenset[int] | None:
         """Return the numbers of the columns of a table that the caller may read, whatever they are called now."""

@@ -61,6 +61,13 @@ def check(guard: RightsGuard, verb: Verb, asked: Any) -> None:
         guard.need(ALL_TABLES, need.privilege, action, told_of(action, asked))
 
 
+def table_of(asked: Any) -> list[str]:
+    """Return the name of the table that an action with this first argument is about, if it has one. A name of another
+    kind may be among them: no table is looked up by it."""
+    name = asked if isinstance(asked, str) else getattr(asked, "table", None)
+    return [name] if isinstance(name, str) else []
+
+
 def _create_table(guard: RightsGuard, action: str, asked: TableDefinition) -> None:
     """Rows that nobody flushes hold memory and log, and a long history the disk, of all tables."""
     guard.need(ALL_TABLES, Privilege.ALTER, action, told_of(action, asked))

@@ -1,4 +1,4 @@
-"""The request that this thread serves: its client, and whether the answer is still wanted.
+"""The request that this thread serves: its client, the tables that it means, and whether the answer is still wanted.
 
 A server's thread sets it with ``serving``; long work calls ``check`` between its steps, and so ends soon after the
 client disconnects or the deadline passes. A thread that serves no request, in an embedded store, is never stopped.
@@ -7,10 +7,12 @@ client disconnects or the deadline passes. A thread that serves no request, in a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple, ParamSpec, TypeVar
+
+from ..table.names import check_same
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -52,6 +54,7 @@ class Request:
 
 class _Thread(threading.local):
     request: Request | None = None
+    meant: Mapping[str, int] | None = None
 
 
 _thread = _Thread()
@@ -72,6 +75,34 @@ class serving:
 
     def __exit__(self, *_: object) -> None:
         _thread.request = self._before
+
+
+class meaning:
+    """Let names mean only the tables with these numbers, in what this thread asks of a store in this process during the
+    body: so a request does nothing to a table that got the name after the rights were checked."""
+
+    __slots__ = ("_before", "_meant")
+
+    def __init__(self, meant: Mapping[str, int] | None) -> None:
+        """None: names mean whichever tables have them."""
+        self._meant = meant
+        self._before: Mapping[str, int] | None = None
+
+    def __enter__(self) -> None:
+        self._before, _thread.meant = _thread.meant, self._meant
+
+    def __exit__(self, *_: object) -> None:
+        _thread.meant = self._before
+
+
+def check_meant(name: str, table_id: int) -> None:
+    """Check that the table that has a name now is the one that this thread means by it.
+
+    Raises:
+        ConflictError: it is another one.
+    """
+    if (meant := _thread.meant) is not None:
+        check_same(name, table_id, meant.get(name))
 
 
 @contextmanager

@@ -233,6 +233,11 @@ class Health(Message):
     state: Literal["holder", "standby"] | None = None
     """Whether the server has that store, or stands by."""
 
+    def degraded(self, reason: str) -> "Health":
+        """Return this health with one more reason why the store is not ``ok``."""
+        status = "degraded" if self.status == "ok" else self.status
+        return self.model_copy(update={"status": status, "reason": self.reason or reason})
+
     @property
     def takes_writes(self) -> bool:
         """Whether writes are accepted, to all undamaged tablets."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..errors import InvalidArgumentError
+from ..errors import ConflictError, InvalidArgumentError
 from ..limits.limits import Limits
 
 Names: TypeAlias = str | Sequence[str]
@@ -21,6 +21,19 @@ def is_of_feed(name: str) -> bool:
     """Return whether the change feed has a column of this name, in any case: no column of a table has such a name."""
     lower = name.lower()
     return lower in _OF_FEED or lower.startswith(BEFORE)
+
+
+def check_same(name: str, table_id: int, meant: int | None) -> None:
+    """Check that the table of a name is the one that a request means; None means any.
+
+    Raises:
+        ConflictError: it is not.
+    """
+    if meant not in (None, table_id):
+        raise ConflictError(
+            f"table {name!r} was renamed or dropped during the request, and another table has its name now: "
+            "nothing was applied; send the request again"
+        )
 
 
 def listed(names: Names) -> list[str]:
