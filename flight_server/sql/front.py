@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -265,9 +266,10 @@ class SqlFront:
             count = self._changed(context, prepared.text, prepared.transaction, parameters, call)
             self._answer_count(writer, count, call)
         elif name == "CommandPreparedStatementQuery":
-            prepared = self._prepared.get(message.prepared_statement_handle, owner_of(call))
-            prepared.parameters = received_parameters(reader, self._config, call)
             handle = message.prepared_statement_handle
+            prepared = self._prepared.get(handle, owner_of(call))
+            bound = replace(prepared, parameters=received_parameters(reader, self._config, call))
+            self._prepared.replace(handle, bound)
             send_answer(writer, messages.plain("DoPutPreparedStatementResult", prepared_statement_handle=handle))
         elif name == "CommandStatementIngest":
             if self._sessions.transaction(cookie_of(context), call):

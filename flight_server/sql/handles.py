@@ -85,7 +85,8 @@ Held = TypeVar("Held", Prepared, OpenTransaction)
 
 
 class Handles(Generic[Held]):
-    """What clients of Flight SQL hold by a handle. Half of the places are for one user. Thread safe."""
+    """What clients of Flight SQL hold by a handle. Half of the places, and of the bytes, are for one user. Thread
+    safe."""
 
     def __init__(self, name: str, count_max: int, bytes_max: int = 1 << 62) -> None:
         """``name`` says in errors what they are."""
@@ -96,15 +97,38 @@ class Handles(Generic[Held]):
         self._lock = threading.Lock()
 
     def add(self, held: Held) -> bytes:
-        """Keep something, and return its handle. Raises UnavailableError if its user has too many."""
+        """Keep something, and return its handle.
+
+        Raises:
+            UnavailableError: its user, or all users together, have too many, or their bytes are too many.
+            InvalidArgumentError: it alone has more bytes than a user may have.
+        """
         handle = secrets.token_bytes(16)
         with self._lock:
-            mine = [each for each in self._held.values() if each.owner.user == held.owner.user]
-            size = sum(each.nbytes for each in mine) + held.nbytes
-            if len(mine) >= self._count_max // 2 or size > self._bytes_max // 2 or len(self._held) >= self._count_max:
+            count = sum(each.owner.user == held.owner.user for each in self._held.values())
+            if count >= self._count_max // 2 or len(self._held) >= self._count_max:
                 raise UnavailableError(f"too many {self._name}s are open: close some of them")
+            self._check_bytes(held, None)
             self._held[handle] = held
         return handle
+
+    def replace(self, handle: bytes, held: Held) -> None:
+        """Keep something by a handle of its owner's, in the place of the former thing, which stays after an error.
+        Raises as ``get`` and ``add``."""
+        with self._lock:
+            self._check_bytes(held, self.get(handle, held.owner))
+            self._held[handle] = held
+
+    def _check_bytes(self, held: Held, former: Held | None) -> None:
+        """Check that there is memory for something in the place of the former."""
+        name, most = f"the open {self._name}s, with their parameters,", self._bytes_max // 2
+        if held.nbytes > most:
+            raise InvalidArgumentError(f"{name} may have {most:,} bytes for each user: send less, or ingest the rows")
+        others = [each for each in self._held.values() if each is not former]
+        if held.nbytes + sum(each.nbytes for each in others if each.owner.user == held.owner.user) > most:
+            raise UnavailableError(f"{name} may have {most:,} bytes for each user: close some of them, or send less")
+        if held.nbytes + sum(each.nbytes for each in others) > self._bytes_max:
+            raise UnavailableError(f"{name} of all users have {self._bytes_max:,} bytes already: try again later")
 
     def get(self, handle: bytes, owner: Owner) -> Held:
         """Return what a handle stands for. Raises InvalidArgumentError if it stands for nothing of this owner's."""
