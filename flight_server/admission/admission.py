@@ -19,6 +19,7 @@ from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.limits.budget import Budget
 from ...schemas.protocol.verb import Kind
 from ..settings.config import MIB, ServerConfig
+from .due_answers import DueAnswers
 from .peers import Peer
 from .queue import RETRY_SECONDS, Returns, WaitingCall, WaitingCalls
 
@@ -98,6 +99,8 @@ class Admission:
         self._returns = {kind: Returns() for kind in Kind}
         self.staged = Budget("staged streams", config.staged_bytes_max)
         self.decompressed = Budget("decompressed batches", config.decompressed_bytes_max)
+        self.due = DueAnswers()
+        """The answers to requests of sessions, which run no longer than until they are applied."""
         self.make_room: Callable[[Kind], bool] = lambda _: False
         """Ends a stream of this kind that makes no progress, if there is one; returns whether one is about to end."""
         # Reentrant: the garbage collector may release a slot, and a signal expire all, while this thread holds it.
@@ -282,7 +285,8 @@ class Admission:
                 waiting.changed.notify()
 
     def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until nothing runs; return False after ``seconds``, or if ``expire`` is called."""
+        """Wait until nothing runs, and sessions have answered what they had begun; return False after ``seconds``, or
+        if ``expire`` is called."""
         deadline = time.monotonic() + seconds
         with self._ended:
             self._waiting_for_end += 1
@@ -290,7 +294,9 @@ class Admission:
                 if not self._ended.wait(max(deadline - time.monotonic(), 0)):
                     break
             self._waiting_for_end -= 1
-            return not self.running
+            if self.running:
+                return False
+        return self.due.wait(deadline, lambda: self._expired)
 
     def expire(self) -> None:
         """End running requests at their next step, and the wait for them. A signal handler may call it."""

@@ -3,7 +3,7 @@
 Requests take effect in their order. A write that says that more follows is answered by a second thread, while the next
 ones are received and applied; every other request waits for those before it. A request that fails is answered with its
 error, and the session goes on. Slots are taken for each request: an idle session is nothing that a stopping server
-waits for.
+waits for, but what it has begun is answered before.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def run_session(
     answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
     kept = kept_gets(store, reader, calls, call)
     combined = None
+    calls.admission.due.add(answers.count)
     try:
         request = Request(call.peer.address, call.look, call.id, call.watch, call.peer.user)
         gatherer = store.gatherer() if kept is not None and isinstance(store, RowPlanner) else None
@@ -93,6 +94,7 @@ def run_session(
                 call.check_time()
                 call.received(len(message))
                 call.next_request()
+                answers.count.begun += 1
                 try:
                     session.take(message)
                 except Exception as error:
@@ -105,6 +107,7 @@ def run_session(
         if kept is not None:
             kept.close()
         answers.close()  # before an error goes out, too: writes in flight are commits, and their answers are due
+        calls.admission.due.remove(answers.count)
 
 
 def _next(reader: fl.MetadataRecordBatchReader, call: Call) -> bytes | None:

@@ -14,6 +14,7 @@ import pyarrow.flight as fl
 
 from ...schemas.protocol.service import OneBatch
 from ...schemas.protocol.session import SessionDetails
+from ..admission.due_answers import AnswerCount
 from ..errors.client_gone import ClientGoneError
 from ..requests.calls import Call
 
@@ -62,6 +63,7 @@ class SessionAnswers:
         failed: Callable[[BaseException], bytes],
     ) -> None:
         """``failed`` makes an answer of an error."""
+        self.count = AnswerCount()
         self._writer = writer
         self._call = call
         self._failed = failed
@@ -87,6 +89,7 @@ class SessionAnswers:
             raise ClientGoneError("the client disconnected before its answer") from None
         finally:
             self._call.waiting_since = None
+            self.count.answered += 1
 
     def _stream(self, rows: Rows) -> bytes:
         """Return rows as an Arrow stream."""
@@ -137,11 +140,13 @@ class SessionAnswers:
             return self._failed(error)
 
     def _send(self, answer: bytes) -> None:
-        if self._is_gone:
-            return
-        self._call.sent(len(answer))
         try:
+            if self._is_gone:
+                return
+            self._call.sent(len(answer))
             with self._call.sending():
                 self._writer.write_metadata(answer)
         except (fl.FlightError, pa.ArrowException, OSError):
             self._is_gone = True  # the thread of the session sees it by itself
+        finally:
+            self.count.answered += 1

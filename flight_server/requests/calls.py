@@ -410,13 +410,13 @@ class Calls:
             call.end(_STOPPED)
 
     def end_earlier(self, seconds: float) -> None:
-        """Let the calls that run end by themselves for some seconds, sessions apart; then end those that are left: the
-        process no longer has its store."""
+        """Let the calls that run end by themselves for some seconds, of sessions what they have begun; then end those
+        that are left: the process no longer has its store."""
         earlier, until = self._all(), time.monotonic() + seconds
-        while any(call.began is not None and call.kind is not Kind.EXCHANGE for call in earlier):
-            if time.monotonic() >= until:
-                break
+        calls = [call for call in earlier if call.kind is not Kind.EXCHANGE]
+        while time.monotonic() < until and any(call.began is not None for call in calls):
             time.sleep(_LOOK_SECONDS)
+        self.admission.due.wait(until)
         for call in earlier:
             call.end(_ELSEWHERE)
 
