@@ -205,16 +205,20 @@ class Runner:
         with ThreadPoolExecutor(1, "nyala-apply") as pool:
             following = _Following(self, pool, applier, position)
             changes = self._source.changes(position.memo, position.tables, position.position, limits)
-            for batch in changes:
-                self._reached_at = time.monotonic()
-                following.take(batch)
-                if self._stopped.is_set() or (until_caught_up and batch.is_caught_up):
-                    break
-                if not limits.seconds and self._transactions - begun >= _CAREFUL_TRANSACTIONS:
-                    following.finish()
-                    self._source.close()
-                    return None
-            return following.finish()
+            try:
+                for batch in changes:
+                    self._reached_at = time.monotonic()
+                    following.take(batch)
+                    if self._stopped.is_set() or (until_caught_up and batch.is_caught_up):
+                        break
+                    if not limits.seconds and self._transactions - begun >= _CAREFUL_TRANSACTIONS:
+                        following.finish()
+                        self._source.close()
+                        return None
+                return following.finish()
+            except BaseException:
+                following.abandon()
+                raise
 
     def _check_same(self, position: Position) -> None:
         """Check that the runner is asked for the tables that the store has of the source."""
@@ -335,10 +339,16 @@ class _Following:
     def finish(self) -> Position:
         """Wait for the last batch; discard a transaction that has not come to its end; return the position."""
         self._settle()
-        if not self._staging.is_empty:
-            self._staging.abort()
+        self.abandon()
         self._confirm()
         return self._position
+
+    def abandon(self) -> None:
+        """Discard a transaction that has not come to its end, once nothing is being staged."""
+        if self._running is not None:
+            wait([self._running])
+        if not self._staging.is_empty:
+            self._staging.abort()
 
 
 def check_tables(tables: Sequence[SourceTable]) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from ...schemas.errors import RowErrors, StoreError
+from ...schemas.errors import RowErrors, StoreError, UnavailableError
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.operation import Operation
 from ...schemas.rows.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
@@ -69,13 +69,21 @@ class StagedCommit:
 
         Raises:
             RowErrors: a row was refused, and so nothing was applied.
+            UnavailableError: the outcome may be unknown.
+            StoreError: nothing was applied. After this error, and after RowErrors, everything is discarded.
         """
         parts = [part for each in self._parts.values() for part in each]
         ids = {name: table_id for name, table_id in self._truncated.items() if table_id is not None}
         body = TransactionCommit(
             transaction=self._id, parts=parts, truncate=list(self._truncated), table_ids=ids or None
         )
-        result = self._service.commit_transaction(body)
+        try:
+            result = self._service.commit_transaction(body)
+        except UnavailableError:
+            raise  # it may be applied, or committed again
+        except StoreError:
+            self.abort()
+            raise
         if result.error_count:
             self.abort()
             raise RowErrors(result)
