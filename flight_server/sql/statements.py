@@ -6,7 +6,8 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,14 @@ PAUSE_SECONDS = 10.0
 """How long a stream is silent at most: proxies end those that are silent for longer."""
 
 
+@dataclass(eq=False, slots=True)
+class _Run:
+    """One run of a statement."""
+
+    owner: Owner
+    is_cancelled: bool = False
+
+
 class SqlStatements:
     """Runs the statements of Flight SQL in child processes, for all callers. Thread safe."""
 
@@ -40,8 +49,9 @@ class SqlStatements:
         self._folder = new_folder()
         self._transactions: Handles[OpenTransaction] = Handles("transaction", TRANSACTIONS_MAX)
         self._turns = Turns()
-        self._cancelled: set[bytes] = set()
-        self._running: dict[bytes, Owner] = {}
+        self._running: dict[bytes, list[_Run]] = {}
+        """The statements that run, by the names by which they can be cancelled."""
+        self._running_lock = threading.Lock()
         self._port = PrivatePort(server, self._folder / "socket")
         self._places = SqlPlaces(
             self._start, config.sql_places, config.user_share, config.waiting_max, config.sql_timeout_seconds
@@ -73,27 +83,39 @@ class SqlStatements:
         held = self._transactions.get(transaction, owner) if transaction else None
         request = {"op": op, "text": text} | ({"session": transaction.hex()} if transaction else {})
 
-        def check() -> None:
-            call.check()
-            if handle in self._cancelled:
-                raise UnavailableError("the statement was cancelled")
+        with self._run_of(handle, owner) as run, held.in_use() if held else nullcontext():
 
-        if handle:
-            self._running[handle] = owner
-        try:
-            with (
-                held.in_use() if held else nullcontext(),
-                self._places.taken(owner.user, check, text, held.child if held else None) as child,
-            ):
+            def check() -> None:
+                call.check()
+                if run.is_cancelled:
+                    raise UnavailableError("the statement was cancelled")
+
+            with self._places.taken(owner.user, check, text, held.child if held else None) as child:
                 token = child.token_of(owner)
                 if transaction:
                     self._transactions.get(transaction, owner)  # it may have ended meanwhile
                 with self._port.tokens.lent(token, call.identity):
                     seconds = self._config.sql_timeout_seconds
                     yield from child.frames({**request, "token": token}, parameters, check, seconds, pause_seconds)
+
+    @contextmanager
+    def _run_of(self, handle: bytes, owner: Owner) -> Iterator[_Run]:
+        """Let the body be a run of a statement. A prepared one may run several times at once. A run without a
+        handle cannot be cancelled."""
+        run = _Run(owner)
+        if not handle:
+            yield run
+            return
+        with self._running_lock:
+            self._running.setdefault(handle, []).append(run)
+        try:
+            yield run
         finally:
-            self._running.pop(handle, None)
-            self._cancelled.discard(handle)
+            with self._running_lock:
+                runs = self._running[handle]
+                runs.remove(run)
+                if not runs:
+                    del self._running[handle]
 
     def described(
         self, text: str, transaction: bytes | None, call: Call, parameters: bytes | None = None
@@ -123,10 +145,12 @@ class SqlStatements:
 
     def cancel(self, handle: bytes, call: Call) -> bool:
         """End a statement of the caller's. Return whether it runs."""
-        if self._running.get(handle) != owner_of(call):
-            return False
-        self._cancelled.add(handle)
-        return True
+        owner = owner_of(call)
+        with self._running_lock:
+            runs = [run for run in self._running.get(handle, ()) if run.owner == owner]
+        for run in runs:
+            run.is_cancelled = True
+        return bool(runs)
 
     def begin(self, call: Call) -> bytes:
         """Begin a transaction, and return its handle."""
