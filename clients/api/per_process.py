@@ -29,7 +29,12 @@ def server_at(uri: str, patient: bool = True, credentials: Credentials | None = 
     """
     shown = Credentials.of() if credentials is None else credentials
     key = (os.getpid(), uri, shown)
-    return _servers.get(key) or _servers.setdefault(key, connection_to(uri, True, shown, patient=patient))
+    if (kept := _servers.get(key)) is None:
+        new = connection_to(uri, True, shown, patient=patient)
+        kept = _servers.setdefault(key, new)
+        if kept is not new:  # another thread was faster
+            new.close()
+    return kept
 
 
 def all_servers_at(

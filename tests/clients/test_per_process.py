@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import nyala
+from nyala.clients.api import per_process
+from nyala.clients.api.connect import connection_to
 from nyala.clients.api.database import Database
 from nyala.clients.api.per_process import all_servers_at, server_at
 from nyala.clients.cluster.placement_file import parse_placement
@@ -36,6 +40,30 @@ def test_jobs_and_spark_share_one_connection_of_a_process(url: str, monkeypatch:
     monkeypatch.setattr(os, "getpid", lambda: -1)
     forked = server_at(url)
     assert forked is not first and StoreLink.to(url).service is forked
+
+
+def test_threads_that_connect_at_once_share_one_connection(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one is closed: with several locations it would send heartbeats for ever."""
+    made: list[FlightStore] = []
+    closed: list[FlightStore] = []
+    both, close = threading.Barrier(2, timeout=60), FlightStore.close
+
+    def connect(*given: Any, **named: Any) -> FlightStore:
+        store = connection_to(*given, **named)
+        made.append(store)
+        both.wait()
+        return store
+
+    def note(store: FlightStore) -> None:
+        closed.append(store)
+        close(store)
+
+    monkeypatch.setattr(per_process, "connection_to", connect)
+    monkeypatch.setattr(FlightStore, "close", note)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(server_at, [url, url])
+    assert first is second and first.now() > 0
+    assert closed == [store for store in made if store is not first] and len(made) == 2
 
 
 def test_a_job_does_not_wait_for_a_server_that_is_not_there() -> None:
