@@ -62,7 +62,11 @@ class CFileWriter:
         self._crc = 0
         self._file = fs.create(path)
         self._is_open = True
-        self._append([FileHeader(kind, file_id).pack()])
+        try:
+            self._append([FileHeader(kind, file_id).pack()])
+        except BaseException:
+            self.abort()
+            raise
 
     def open_stream(
         self,

@@ -81,7 +81,11 @@ class _RunFile:
         self._path = path
         self._file: WritableFile = scratch.create(path)
         self._rows = self._bytes = self._crc = self._truncated = 0
-        self._append(schema.serialize())
+        try:
+            self._append(schema.serialize())
+        except BaseException:
+            self.abort()
+            raise
 
     def add(self, rows: pa.RecordBatch, truncated: int) -> None:
         self._append(rows.serialize())

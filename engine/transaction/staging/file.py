@@ -67,13 +67,18 @@ class PartWriter:
     """Writes the file of one staged part. For one thread. An unfinished file is no part."""
 
     def __init__(self, fs: FileSystem, path: str, info: PartInfo) -> None:
+        """Create the file. Raises OSError: it cannot be created, or its head not be written."""
         self._file: WritableFile = fs.create(path)
         self.rows = 0
         self.shapes: set[Shape] = set()
         body = info.model_dump_json().encode()
         body += b" " * (-len(body) % 8)
         head = _HEAD.pack(_MAGIC, _VERSION, len(body), 0, 0)
-        self._file.append(_HEAD.pack(_MAGIC, _VERSION, len(body), crc32(body, crc32(head[:16])), 0) + body)
+        try:
+            self._file.append(_HEAD.pack(_MAGIC, _VERSION, len(body), crc32(body, crc32(head[:16])), 0) + body)
+        except BaseException:
+            self._file.close()
+            raise
 
     def add(self, operation: Operation, batch: pa.RecordBatch) -> None:
         """Append rows."""
