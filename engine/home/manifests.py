@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from ...schemas.errors import CorruptionError, UnavailableError
+from .. import threads
 from ..bucket import Bucket
 from ..bucket.files.deletions import Deletions
 from ..manifest import files
@@ -82,7 +83,8 @@ class ManifestInBucket:
         self._written = "", 0
         self._is_pinned = is_pinned
         self._replaced: list[str] = []
-        """The manifests that counted."""
+        """The manifests that counted. They are noted while others of them are deleted."""
+        self._lock = threads.Lock()
 
     @property
     def next_name(self) -> str:
@@ -104,7 +106,8 @@ class ManifestInBucket:
             raise
         replaced, self._counting = self._counting, name
         if replaced:
-            self._replaced.append(replaced)
+            with self._lock:
+                self._replaced.append(replaced)
 
     def copy(self, document: bytes) -> None:
         """Keep none: the bucket has copies of its own."""
@@ -125,9 +128,11 @@ class ManifestInBucket:
         self._replaced = [name for name in found if name != self._counting and reign_of(name) < self._reign]
 
     def _delete_replaced(self) -> None:
-        replaced, self._replaced = self._replaced, []
+        with self._lock:
+            replaced, self._replaced = self._replaced, []
         free = [name for name in replaced if not self._is_pinned(name)]
-        self._replaced += (name for name in replaced if name not in free)
+        with self._lock:
+            self._replaced += (name for name in replaced if name not in free)
         if free:
             self._bucket.delete([self._directory + name for name in free])
 
