@@ -257,13 +257,25 @@ def _csv(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
 def _json_lines(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
     from .json_file import line_pieces
 
-    return line_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent, file.options.as_json)
+    names = _columns_in(file, wanted)
+    return line_pieces(file._stream(), wanted.known, wanted.overlooked, names, file.options.as_json)
 
 
 def _json_array(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
     from .json_file import array_pieces
 
-    return array_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent, file.options.as_json)
+    names = _columns_in(file, wanted)
+    return array_pieces(file._stream(), wanted.known, wanted.overlooked, names, file.options.as_json)
+
+
+def _columns_in(file: InputFile, wanted: _Wanted) -> list[str] | None:
+    """Return the columns of a JSON file; None if its pieces tell which rows lack one."""
+    from .json_file import columns_in
+
+    if wanted.tells_absent:
+        return None
+    with file._stream() as stream:
+        return columns_in(stream, wanted.known, file.format == "json")
 
 
 def _arrow(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:

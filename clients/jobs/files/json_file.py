@@ -3,7 +3,8 @@
 Arrow reads lines in blocks. A block that Arrow rejects is read again by Python, row by row, which also accepts the
 longer forms of cells (``{"base64": ...}``, ``{"float": "nan"}``); arrays are always read so.
 
-A column that no row has is not written. If some rows have it, it is NULL in the others.
+A column that no row has is not written. If some rows have it, it is NULL in the others. So a load knows the columns of
+the whole file before it reads its first piece: see ``columns_in``.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _ARRAY_ROWS = 16_384
 _NO_COLUMN = "no row has a column of the table"
 _SPACES = re.compile(r"[ \t\r\n]*")
 
+_ESCAPED_KEY = re.compile(rb'\\u[0-9a-fA-F]{4}[^"]*"\s*:')
+"""The end of a key with an escaped character; also of text that looks so."""
 
 def json_schema(stream: pa.NativeFile, is_array: bool) -> pa.Schema:
     """Return the columns of a JSON file with the types that the first block suggests: string for cells of several
@@ -64,18 +67,42 @@ def _type_of(cells: Sequence[Any]) -> pa.DataType:
 
 
 def line_pieces(
+def columns_in(stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], is_array: bool) -> list[str]:
+    """Return which columns of a table the rows of a JSON file have. Reads until it has seen all of the table."""
+    left = set(columns)
+    by_block = ([(None, each)] for each in _elements(stream)) if is_array else _naming(_blocks(stream), left)
+    for _, row in chain.from_iterable(by_block):
+        if isinstance(row, dict):
+            left -= row.keys()
+        if not left:
+            break
+    return [name for name in columns if name not in left]
+
+
+def _naming(blocks: Iterable[bytes], names: set[str]) -> Iterator[Iterable[tuple[int | None, Any]]]:
+    """Yield the parsed lines of the blocks that have one of the ``names`` as a key, of rows or inside of cells."""
+    for block in blocks:
+        if _ESCAPED_KEY.search(block) or any(re.search(_key_pattern(name), block) for name in names):
+            yield _parsed(block, 0)
+
+
     stream: pa.NativeFile,
     columns: Mapping[str, ColumnSchema],
     overlooked: Callable[[str], bool],
-    tells_absent: bool,
+    names: Sequence[str] | None,
     as_json: bool,
 ) -> Iterator[Piece]:
-    """Yield the rows of a file of JSON lines, in the same pieces on each read."""
-    seen: list[str] = []
+    """Yield the rows of a file of JSON lines, in the same pieces on each read.
+
+    All pieces have the columns ``names``. With None a piece has those of the rows up to its end, and tells which rows
+    lack one.
+    """
+    seen = list(names or ())
+    tells_absent = names is None
     parse_float = reader_of_floats(column.logical for column in columns.values())
     row = line = 0
     for block in _blocks(stream):
-        new = [name for name in _keys(block, columns) if name not in seen]
+        new = [name for name in _keys(block, columns) if name not in seen] if tells_absent else []
         try:
             batch = _by_arrow(block, [columns[name] for name in (*seen, *new)], overlooked)
             batch = batch.drop_columns(_nested_alone(block, batch, new))
@@ -95,11 +122,12 @@ def array_pieces(
     stream: pa.NativeFile,
     columns: Mapping[str, ColumnSchema],
     overlooked: Callable[[str], bool],
-    tells_absent: bool,
+    names: Sequence[str] | None,
     as_json: bool,
 ) -> Iterator[Piece]:
-    """Yield the rows of a JSON file that is one array, in the same pieces on each read."""
-    seen: list[str] = []
+    """Yield the rows of a JSON file that is one array, in the same pieces on each read; ``names`` as for lines."""
+    seen = list(names or ())
+    tells_absent = names is None
     parse_float = reader_of_floats(column.logical for column in columns.values())
     row = 0
     for values in _grouped(_elements(stream, parse_float)):

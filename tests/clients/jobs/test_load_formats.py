@@ -208,6 +208,28 @@ def test_columns_that_a_file_lacks_keep_their_cells(target: Database, homes: Tab
     ]
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "json"])
+@pytest.mark.parametrize("bad", ["", '{"id": "x"}'], ids=["by Arrow", "by Python"])
+@pytest.mark.parametrize("key", ["price", "pr\\u0069ce"])
+def test_a_column_of_a_late_row_is_null_in_all_others(
+    target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, bad: str, key: str
+) -> None:
+    """Also where a file is read in pieces, of which the first ones lack the column; one that no row has stays."""
+    monkeypatch.setattr(json_file, "_BLOCK", 64)
+    monkeypatch.setattr(json_file, "_ARRAY_ROWS", 3)
+    fields = [("id", pa.int64()), ("price", pa.float64()), ("n", pa.struct([("ok", pa.bool_())])), ("ok", pa.bool_())]
+    table = target.create_table("late", pa.schema(fields), ["id"])
+    table.insert({"id": list(range(20)), "price": [1.0] * 20, "ok": [True] * 20})
+    lines = [f'{{"id": {number}, "n": {{"ok": false}}}}' for number in range(19)]
+    lines += [bad] if bad else []
+    lines += [f'{{"id": 19, "{key}": 2}}']
+    text = "\n".join(lines) + "\n" if suffix == "jsonl" else f"[{', '.join(lines)}]"
+    result = load(target, "late", put(tmp_path / f"a.{suffix}", text))
+    assert (result.applied, result.error_count) == (20, 1 if bad else 0)
+    assert [row["price"] for row in held(table)] == [None] * 19 + [2.0]
+    assert [row["ok"] for row in held(table)] == [True] * 20
+
+
 @pytest.mark.parametrize("block", [64, 1000])
 def test_places_are_right_across_blocks(
     target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
