@@ -18,6 +18,7 @@ from ....schemas.rows.batches import in_one
 from ....schemas.rows.operation import Operation
 from ....schemas.store.description import TableDescription
 from ....schemas.table.column import ColumnSchema
+from ...convert.change_order import in_order
 from ...convert.net_changes import net_changes
 from ...convert.row_shapes import key_codes, shapes_of
 from ..writing import replacing
@@ -33,6 +34,8 @@ OPERATIONS: Mapping[str, str] = {word: kind for kind, words in _MEANINGS.items()
 """The meaning of the words in the operation column, in lower case: ours, Debezium's, Delta's and Flink's."""
 _SHAPE = " shape"
 """The column with the code of the columns that a row has; no column of a table begins with a space."""
+_ORDER = " order"
+"""The column with the value by which a change was sorted."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,19 @@ class ChangeFile:
         # A delete, and an image with all columns, leave nothing of what was before.
         resets = is_delete | has.all(axis=1) if names == self._columns else is_delete
         gone, images = net_changes(rows, keys, names, is_delete, resets, has)
-        order = self.about.options.order_by
-        columns = [*self.about.primary_key, *([order] if order in rows.schema.names else [])]
-        deletes = rows.take(pa.array(gone)).select(columns)
+        deletes = self._deletes(rows.take(pa.array(gone, pa.int64())))
         upserts = [(replacing(self.about), image) for image in images]
-        return ([(Operation.DELETE_IGNORE, deletes)] if len(gone) else []) + upserts
+        return [(Operation.DELETE_IGNORE, part) for part in deletes if part.num_rows] + upserts
+
+    def _deletes(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Return what the deletes among the changes of a batch delete: first by the order of the table, then the keys
+        without a value there, which go whatever the value of the row is."""
+        key, order = self.about.primary_key, self.about.options.order_by
+        if order is None or order not in rows.schema.names:
+            return [rows.select(key)]
+        values = rows.column(_ORDER if order == self.order_by else order)
+        ordered = rows.select(key).append_column(order, values).filter(values.is_valid())
+        return [ordered, rows.filter(rows.column(order).is_null()).select(key)]
 
     @property
     def _columns(self) -> list[str]:
@@ -105,8 +116,25 @@ class ChangeFile:
         if self.order_by is None:
             yield from pieces
         elif whole := list(pieces):
-            rows = _joined(whole)  # equal changes keep their order in the file: the sort is stable
-            yield rows.take(pc.sort_indices(rows, [(self.order_by, "ascending")]))
+            rows = _joined(whole)
+            if self.order_by in rows.schema.names:
+                yield self._sorted(rows, self.order_by)
+            elif self.order_by == self.about.options.order_by:
+                yield rows  # deletes need no value
+            else:
+                raise self._lacks(self.order_by, rows.schema.names)
+
+    def _sorted(self, rows: pa.RecordBatch, by: str) -> pa.RecordBatch:
+        """Return all changes of the file in their order."""
+        order = in_order(rows.column(by), key_codes(rows, self.about.primary_key), self._is_open(rows, by))
+        return rows.append_column(_ORDER, order.values).take(pa.array(order.places))
+
+    def _is_open(self, rows: pa.RecordBatch, by: str) -> np.ndarray:
+        """Return which changes have no value in the column of the order without meaning NULL (bool)."""
+        is_open = pc.equal(_kinds(rows, self.op_column), "delete").to_numpy(zero_copy_only=False)
+        if by in self._columns:
+            is_open = is_open | ~self._presence(rows)[:, self._names(rows).index(by)]
+        return is_open & rows.column(by).is_null().to_numpy(zero_copy_only=False)
 
     def _typed_columns(self) -> list[ColumnSchema]:
         """Return the columns whose types are known: those of the table, the operation and the order."""
@@ -143,14 +171,17 @@ class ChangeFile:
         return self._shapes.setdefault(frozenset(names), len(self._shapes))
 
     def _check(self, names: Sequence[str]) -> None:
-        needed = [*self.about.primary_key, self.op_column, *([self.order_by] if self.order_by else [])]
+        needed = [*self.about.primary_key, self.op_column]
         if missing := [name for name in needed if name not in names]:
-            raise InvalidArgumentError(f"{self.file} has no column {missing[0]!r}; it has {', '.join(names[:20])}")
-        if unknown := [name for name in names if name not in self._columns and name not in needed]:
+            raise self._lacks(missing[0], names)
+        if unknown := [name for name in names if name not in (*self._columns, self.op_column, self.order_by)]:
             raise InvalidArgumentError(
                 f"{self.file} has the column {unknown[0]!r}, which is not in table {self.about.name!r}: remove it, or "
                 "let its name start with _"
             )
+
+    def _lacks(self, name: str, names: Sequence[str]) -> InvalidArgumentError:
+        return InvalidArgumentError(f"{self.file} has no column {name!r}; it has {', '.join(names[:20])}")
 
 
 def _is_own(name: str) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ....schemas import compute as pc
 from ....schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
 from ....schemas.rows.operation import Operation
 from ....schemas.rows.transaction import StagedRowError, StageResult
@@ -17,6 +16,7 @@ from ....schemas.store.description import TableDescription
 from ....schemas.table.table import TableDefinition
 from ...api.database import Database
 from ...convert.casting import Caster
+from ...convert.change_order import in_order
 from ...convert.net_changes import net_changes
 from ...convert.row_shapes import key_codes
 from ..source import SourceColumn, SourceTable
@@ -26,6 +26,8 @@ from .formats.plain import OWN_COLUMNS
 
 _NUMBER = " message"
 """The column with the number of each row's message; no column of a table begins with a space."""
+_ORDER = " order"
+"""The column with the value by which a row was sorted, if a column orders the rows of the table."""
 
 
 @dataclass(frozen=True)
@@ -184,10 +186,10 @@ class TopicTable:
             return self._write(staging, about, written.append_column(_NUMBER, numbers), self._op)
         order = about.options.order_by
         if order is not None and order in part.rows.schema.names:
-            part = _taken(part, places_by(part, order, key_codes(part.rows, about.primary_key)))
+            part = _sorted(part, order, key_codes(part.rows, about.primary_key))
             numbers = pa.array(part.numbers)
         rows = part.rows.append_column(_NUMBER, numbers)
-        names = rows.schema.names
+        names = [name for name in rows.schema.names if name != _ORDER]
         has = np.ones((rows.num_rows, len(names)), np.bool_)
         for name, mask in part.absent.items():
             has[:, names.index(name)] = ~mask
@@ -199,10 +201,10 @@ class TopicTable:
         staged: list[Staged] = []
         columns = [*about.primary_key, _NUMBER]
         if order in names and order not in about.primary_key:  # a delete has no NULL there
-            is_ordered = deleted.column(order).is_valid()
-            ordered = deleted.filter(is_ordered).select([*columns, order])
+            values = deleted.column(_ORDER)
+            ordered = deleted.select(columns).append_column(order, values).filter(values.is_valid())
             staged += self._write(staging, about, ordered, Operation.DELETE_IGNORE)
-            deleted = deleted.filter(pc.invert(is_ordered))
+            deleted = deleted.filter(deleted.column(order).is_null())
         staged += self._write(staging, about, deleted.select(columns), Operation.DELETE_IGNORE)
         for image in images:
             staged += self._write(staging, about, image, self._op)
@@ -229,18 +231,14 @@ def _taken(part: Decoded, order: np.ndarray) -> Decoded:
     return Decoded(rows, part.numbers[order], part.is_delete[order], part.rejects, absent, part.truncates)
 
 
-def places_by(part: Decoded, order: str, keys: np.ndarray) -> np.ndarray:
-    """Return the places of a topic's rows in the order of a column; equal ones as they came. A delete without a value
-    there stays behind the rows of its key that came before it, and before all that came later."""
+def _sorted(part: Decoded, order: str, keys: np.ndarray) -> Decoded:
+    """Return a topic's rows in the order of a column, with the values by which they were sorted."""
     cells = part.rows.column(order)
-    is_bare = part.is_delete & cells.is_null().to_numpy(zero_copy_only=False)
-    by_key = np.argsort(keys, kind="stable")
-    counts = np.cumsum(is_bare[by_key]) - is_bare[by_key]
-    is_first = np.diff(keys[by_key], prepend=-1) != 0
-    epochs = np.empty(len(keys), np.int64)
-    epochs[by_key] = counts - counts[is_first][np.cumsum(is_first) - 1]
-    columns = pa.table({"epoch": epochs, "bare": is_bare, "valid": pc.is_valid(cells), "order": cells})
-    return pc.sort_indices(columns, [(name, "ascending") for name in columns.column_names]).to_numpy()
+    has_none = part.is_delete & cells.is_null().to_numpy(zero_copy_only=False)
+    places, values = in_order(cells, keys, has_none | part.absent.get(order, np.zeros(len(keys), np.bool_)))
+    rows = part.rows.append_column(_ORDER, values)
+    whole = Decoded(rows, part.numbers, part.is_delete, part.rejects, part.absent, part.truncates)
+    return _taken(whole, places)
 
 
 def message_of(error: StagedRowError, staged: Sequence[Staged]) -> int | None:

@@ -195,6 +195,65 @@ def test_the_change_feed_keeps_a_copy_up(source: Database, homes: Table, target:
     assert checksum(target, "homes").is_same(checksum(source, "homes"))
 
 
+ORDERED = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
+
+
+@pytest.fixture
+def ordered(target: Database) -> Table:
+    return target.create_table("ordered", ORDERED, ["id"], order_by="v")
+
+
+@pytest.mark.parametrize("batch_rows", [1, 1_000])
+def test_null_is_older_than_every_order(target: Database, ordered: Table, tmp_path: Path, batch_rows: int) -> None:
+    changes = [("c", 1, 5, "five"), ("u", 1, None, "null"), ("c", 2, None, "alone"), ("u", 2, None, "later")]
+    changes += [("c", 3, None, "null"), ("u", 3, -1, "least")]
+    file = write(tmp_path / "a.parquet", changes, "_op id v s")
+    apply_changes(target, "ordered", file, batch_rows=batch_rows)
+    rows = ordered.scan(ordered=True).to_arrow().to_pylist()
+    assert [(row["v"], row["s"]) for row in rows] == [(5, "five"), (None, "later"), (-1, "least")]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 1_000])
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "parquet"])
+def test_deletes_without_an_order_delete(
+    target: Database, ordered: Table, tmp_path: Path, suffix: str, batch_rows: int
+) -> None:
+    """What the table has, and what is before them in the file; what comes behind them stays."""
+    ordered.insert({"id": [1, 2, 3, 4, 6], "v": [50, 1, 50, 1, 50], "s": ["a"] * 5})
+    changes: list[tuple[Any, ...]] = [("d", 1), ("d", 2), ("c", 2, 9, "again"), ("c", 3, 7, "stale"), ("d", 3)]
+    changes += [("c", 4, 8, "new"), ("u", 4, 7, "late"), ("d", 4), ("u", 4, 8, "equal"), ("u", 4, 6, "older")]
+    changes += [("c", 5, 3, "x"), ("d", 5), ("d", 6, 51), ("d", 9)]
+    file = tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        write(file, [(*each, None, None)[:4] for each in changes], "_op id v s")
+    elif suffix == "csv":
+        lines(file, "_op,id,v,s", *(",".join(map(str, (*each, "", "")[:4])) for each in changes))
+    else:
+        rows = [json.dumps(dict(zip(("_op", "id", "v", "s"), each, strict=False))) for each in changes]
+        lines(file, *(rows if suffix == "jsonl" else ["[" + ",".join(rows) + "]"]))
+    apply_changes(target, "ordered", file, batch_rows=batch_rows)
+    left = {row["id"]: (row["v"], row["s"]) for row in ordered.scan().to_arrow().to_pylist()}
+    assert left == {2: (9, "again"), 4: (8, "equal")}
+    # A delete leaves the newest value behind.
+    late = {"id": [3, 4, 5, 6], "v": [49, 7, 2, 50], "s": ["late"] * 4}
+    assert ordered.upsert(late).stale == 4
+
+
+def test_files_of_deletes_need_no_order(target: Database, ordered: Table, tmp_path: Path) -> None:
+    ordered.insert({"id": [1, 2, 3], "v": [5, 6, 7]})
+    apply_changes(target, "ordered", lines(tmp_path / "a.jsonl", '{"_op": "d", "id": 1}', '{"_op": "d", "id": 9}'))
+    apply_changes(target, "ordered", lines(tmp_path / "b.csv", "_op,id", "d,2"))
+    assert ordered.scan().to_arrow()["id"].to_pylist() == [3]
+    with pytest.raises(InvalidArgumentError, match="has no column '_at'"):
+        apply_changes(target, "ordered", tmp_path / "a.jsonl", order_by="_at")
+
+
+def test_partial_images_without_an_order_keep_their_place(target: Database, ordered: Table, tmp_path: Path) -> None:
+    rows = ['{"_op": "c", "id": 1, "v": 5, "s": "five"}', '{"_op": "u", "id": 1, "s": "later"}']
+    apply_changes(target, "ordered", lines(tmp_path / "a.jsonl", *rows, '{"_op": "u", "id": 1, "v": 4, "s": "late"}'))
+    assert ordered.get(1) == {"id": 1, "v": 5, "s": "later"}
+
+
 def test_what_cannot_be_applied(target: Database, table: Table, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="unknown operation 'paint'"):
         apply_changes(target, "cities", write(tmp_path / "a.parquet", [("c", 1, "x"), ("paint", 2, "x")]))

@@ -242,6 +242,18 @@ def test_streams_of_arrow(embedded: Database, kafka: KafkaCluster, topic: str, c
     assert set(rejects(embedded)) == {3, 4, 5}
 
 
+def test_an_order_decides_about_deletes(embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp) -> None:
+    """A tombstone deletes, and leaves the newest value behind that came before it."""
+    embedded.create_table(topic, SCHEMA, "id", order_by="n")
+    rows = [text(id=1, name="a", n=8), None, text(id=1, name="older", n=6), text(id=2, name="x", n=8), None]
+    kafka.send(topic, [*rows, text(id=2, name="equal", n=8)], [b"1"] * 3 + [b"2"] * 3)
+    assert catch_up(embedded, [topic]).rejects == 0
+    assert names(embedded, topic) == {2: "equal"}
+    kafka.send(topic, [text(id=1, name="late", n=7)], [b"1"])
+    catch_up(embedded, [topic])
+    assert names(embedded, topic) == {2: "equal"}
+
+
 def test_arrow_and_python_read_the_same(
     embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
