@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +19,12 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.table.column import ColumnSchema
 from .casting import cast
 from .json_cell import json_text
+from .leaves import infinities
 
 _SHOWN = 60
 """Characters of a cell shown in an error."""
+_DIGIT = re.compile("[0-9]")
+_INFINITY = "(?i)^[+-]?inf(inity)?$"
 _BOOLEANS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
 
 
@@ -75,7 +80,7 @@ def cell_of_text(text: str, kind: LogicalType) -> Any:
         if kind.is_integer and "_" not in bare:
             return from_json(int(bare), kind)
         if kind.is_floating and "_" not in bare:
-            return float(bare)
+            return from_json(_number(bare), kind)
     except (KeyError, ValueError):
         pass
     else:
@@ -91,9 +96,15 @@ def _parsed(text: str, kind: LogicalType) -> Any:
         raise InvalidArgumentError(f"the value {_shown(text)} is not JSON, as a {kind} needs it") from None
 
 
-def reader_of_floats(kinds: Iterable[LogicalType]) -> Callable[[str], Any] | None:
-    """Return how to read floats of JSON for columns of these types, as ``parse_float``: decimals need all digits."""
-    return WrittenFloat if any(map(_has_decimals, kinds)) else None
+def reader_of_floats(kinds: Iterable[LogicalType]) -> Callable[[str], float]:
+    """Return how to read floats of JSON for columns of these types, as ``parse_float``: decimals need all digits. One
+    beyond all floats keeps its digits, so that it fits no column of floats."""
+    return WrittenFloat if any(map(_has_decimals, kinds)) else _number
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return WrittenFloat(text) if math.isinf(number) and _DIGIT.search(text) else number
 
 
 def _has_decimals(kind: LogicalType) -> bool:
@@ -120,7 +131,18 @@ def _whole(values: pa.Array, column: ColumnSchema) -> pa.Array:
             return values.cast(pa.timestamp("us", "UTC")).cast(kind.arrow)  # all of them have a zone
     if pa.types.is_time(kind.arrow):
         values = times_of_text(values)
-    return values.cast(kind.arrow)
+    # Arrow takes hexadecimal integers, and makes infinities of numbers that are too large.
+    if kind.is_integer and pc.any(pc.match_substring(values, "x", ignore_case=True)).as_py():
+        raise pa.ArrowInvalid("an integer that is not decimal")
+    cells = values.cast(kind.arrow)
+    infinite = infinities(cells) if kind.is_floating else 0
+    if infinite and infinite > _infinite_words(values):
+        raise pa.ArrowInvalid("a number that is too large")
+    return cells
+
+
+def _infinite_words(text: pa.Array) -> int:
+    return pc.sum(pc.match_substring_regex(text, _INFINITY)).as_py() or 0
 
 
 def _one_by_one(

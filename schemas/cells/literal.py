@@ -160,6 +160,8 @@ def _float(value: Any, kind: LogicalType) -> float:
 def _date(value: Any, _: LogicalType) -> dt.date:
     if isinstance(value, dt.datetime):
         raise ValueError
+    if isinstance(value, WrittenFloat) and math.isinf(number):
+        raise ValueError  # its digits are those of a finite one
     if isinstance(value, dt.date):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

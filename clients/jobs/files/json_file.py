@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import ColumnSchema
+from ...convert.leaves import infinities
 from ...convert.text_cells import columns_of_text, columns_of_values, reader_of_floats, without
 from .lines import Lines
 from .pieces import UNSPLIT, BadRow, Piece
@@ -33,9 +34,9 @@ _ARRAY_ROWS = 16_384
 """Rows of an array that are processed at once."""
 _NO_COLUMN = "no row has a column of the table"
 _SPACES = re.compile(r"[ \t\r\n]*")
-
 _ESCAPED_KEY = re.compile(rb'\\u[0-9a-fA-F]{4}[^"]*"\s*:')
 """The end of a key with an escaped character; also of text that looks so."""
+
 
 def json_schema(stream: pa.NativeFile, is_array: bool) -> pa.Schema:
     """Return the columns of a JSON file with the types that the first block suggests: string for cells of several
@@ -66,7 +67,6 @@ def _type_of(cells: Sequence[Any]) -> pa.DataType:
         return pa.string()
 
 
-def line_pieces(
 def columns_in(stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], is_array: bool) -> list[str]:
     """Return which columns of a table the rows of a JSON file have. Reads until it has seen all of the table."""
     left = set(columns)
@@ -86,6 +86,7 @@ def _naming(blocks: Iterable[bytes], names: set[str]) -> Iterator[Iterable[tuple
             yield _parsed(block, 0)
 
 
+def line_pieces(
     stream: pa.NativeFile,
     columns: Mapping[str, ColumnSchema],
     overlooked: Callable[[str], bool],
@@ -219,6 +220,8 @@ def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Callabl
     if more := [each.name for each in asked if table.schema.field(each.name).type != each.type]:
         raise InvalidArgumentError(f"cells of {more[0]!r} have a field that the column lacks")
     batch = table.select(schema.names).combine_chunks().to_batches()[0]
+    if any(map(infinities, batch.columns)):
+        raise InvalidArgumentError("a number is too large")
     dates = [column for column, field in zip(columns, schema, strict=True) if pa.types.is_date(field.type)]
     made, wrong = columns_of_text([batch.column(column.name) for column in dates], dates)
     if wrong:

@@ -13,6 +13,7 @@ from .....schemas.cells.literal import from_json
 from .....schemas.errors import InvalidArgumentError
 from .....schemas.store.description import TableDescription
 from .....schemas.table.column import ColumnSchema
+from ....convert.leaves import infinities
 from ....convert.text_cells import columns_of_text, columns_of_values, reader_of_floats
 from .decoded import NOT_READABLE, Decoded, Format, Messages, TargetColumns, in_halves, joined, reason_of
 from .json_text import read_alone, read_together
@@ -59,8 +60,10 @@ class JsonRows:
         """Return rows that Arrow read with ``read_schema``, with the types of the columns.
 
         Raises:
-            InvalidArgumentError: a date is none.
+            InvalidArgumentError: a date is none, or a number too large.
         """
+        if any(map(infinities, rows.columns)):
+            raise InvalidArgumentError("a number is too large")
         dates = [each for each in self.columns if pa.types.is_date(each.field.type)]
         cells, wrong = columns_of_text([rows.column(each.name) for each in dates], dates)
         if wrong:
