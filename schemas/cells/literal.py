@@ -15,7 +15,17 @@ import pyarrow as pa
 from ..errors import InvalidArgumentError
 from .exact import WrittenFloat, at_scale, exact_decimal, power_of_ten
 from .json_text import is_json
-from .moment import DAY_MICROSECONDS, NANOSECONDS, date_of, moment_of, moment_text, parse_moment_text, python_cell, utc
+from .moment import (
+    DAY_MICROSECONDS,
+    NANOSECONDS,
+    date_of,
+    is_finer,
+    moment_of,
+    moment_text,
+    parse_moment_text,
+    python_cell,
+    utc,
+)
 from .types import DURATIONS, INTEGERS, TIMES, LogicalType
 
 
@@ -150,6 +160,8 @@ def _float(value: Any, kind: LogicalType) -> float:
     if isinstance(value, bool):
         raise ValueError
     number = float(value)
+    if isinstance(value, WrittenFloat) and math.isinf(number):
+        raise ValueError  # its digits are those of a finite one
     if kind.name == "float" and math.isfinite(number):
         struct.pack("<f", number)  # raises OverflowError if the number would become infinite
     if kind.name == "float16" and math.isfinite(number):
@@ -160,8 +172,6 @@ def _float(value: Any, kind: LogicalType) -> float:
 def _date(value: Any, _: LogicalType) -> dt.date:
     if isinstance(value, dt.datetime):
         raise ValueError
-    if isinstance(value, WrittenFloat) and math.isinf(number):
-        raise ValueError  # its digits are those of a finite one
     if isinstance(value, dt.date):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -184,9 +194,8 @@ def _time(value: Any, kind: LogicalType) -> dt.time:
     """Return a time from one of Python or ISO text, which has no digit that the column has not, nor Python."""
     if not isinstance(value, dt.time):
         text = _text(value, kind).strip()
-        digits = text.partition(".")[2]
         value = dt.time.fromisoformat(text)
-        if digits[6:].strip("0"):
+        if is_finer(text):
             raise ValueError
     if value.tzinfo is not None or value.microsecond * 1_000 % NANOSECONDS[kind.arrow.unit]:
         raise ValueError

@@ -17,6 +17,7 @@ _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _LAST_DAY = dt.date.max.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
+_FINER = re.compile(r"[.,][0-9]{6}0*[1-9]")
 DAY_MICROSECONDS = 86_400_000_000
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds of each of Arrow's units of time."""
@@ -70,16 +71,23 @@ def utc(value: dt.datetime) -> dt.datetime | int:
     return value if value.tzinfo is None else moment_of(microseconds_of(value))
 
 
+def is_finer(text: str) -> bool:
+    """Whether ISO text has a fraction of a microsecond, which Python would drop."""
+    return _FINER.search(text) is not None
+
+
 def parse_moment_text(text: str) -> dt.datetime | int:
     """Return the time that ISO text means, in UTC; outside Python's calendar that of a number, as ``moment_text`` has
     it.
 
     Raises:
-        ValueError: it means none.
+        ValueError: it means none, or one with a fraction of a microsecond.
     """
     bare = text.strip()
     if _NUMBER.fullmatch(bare) and is_beyond(int(bare)):
         return int(bare)
+    if is_finer(bare):
+        raise ValueError
     return utc(dt.datetime.fromisoformat(bare))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,19 @@ def test_infinities_in_csv_are_such(target: Database, tmp_path: Path, word: str)
 def test_integers_are_decimal(target: Database, tmp_path: Path, kind: pa.DataType, text: str) -> None:
     cells = load_cells(target, tmp_path, kind, f'"{text}"')
     assert cells == [None] * len(cells)
+
+
+@pytest.mark.parametrize("neighbour", ["", "x"], ids=["alone", "beside a wrong row"])
+@pytest.mark.parametrize("digits", ["1234567", "123456789", "000000001", "1234561"])
+@pytest.mark.parametrize("zone", ["", "Z", "+02:00"])
+def test_fractions_of_a_microsecond_are_refused(
+    target: Database, tmp_path: Path, digits: str, zone: str, neighbour: str
+) -> None:
+    cells = load_cells(target, tmp_path, pa.timestamp("us"), f'"2020-01-01T00:00:00.{digits}{zone}"', neighbour)
+    assert cells == [None] * len(cells)
+
+
+@pytest.mark.parametrize("digits", ["1234560", "123456000"])
+def test_digits_that_say_nothing_are_taken(target: Database, tmp_path: Path, digits: str) -> None:
+    moment = dt.datetime(2020, 1, 1, 0, 0, 0, 123_456)
+    assert set(load_cells(target, tmp_path, pa.timestamp("us"), f'"2020-01-01 00:00:00.{digits}"')) == {moment}
