@@ -38,6 +38,7 @@ from ...schemas.store.bucket_place import BucketPlace
 from ...schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from ..convert.data import WriteData
 from ..convert.hidden_names import is_hidden
+from ..convert.int96 import opened_twice, uncut
 from ..executors.choice import executor_of
 from ..executors.executor import results
 
@@ -63,8 +64,12 @@ class ParquetPart:
 
     def reader(self) -> pa.RecordBatchReader:
         """Return the rows."""
-        file = pq.ParquetFile(self.path)  # not mapped: if the file were truncated, that would kill the process
-        batches = file.iter_batches(_BATCH_ROWS, row_groups=list(self.row_groups), use_threads=False)
+        plain = pq.ParquetFile(self.path)  # not mapped: if the file were truncated, that would kill the process
+        file, names = opened_twice(plain, lambda: self.path)
+        groups = list(self.row_groups)
+        batches = file.iter_batches(_BATCH_ROWS, row_groups=groups, use_threads=False)
+        if names:
+            batches = uncut(batches, plain.iter_batches(_BATCH_ROWS, groups, columns=names, use_threads=False))
         return pa.RecordBatchReader.from_batches(file.schema_arrow, batches)
 
 

@@ -13,11 +13,13 @@ import pyarrow.fs as pafs
 
 from ....schemas.errors import InvalidArgumentError, NotFoundError
 from ....schemas.table.column import ColumnSchema
+from ...convert.cells import python_rows
 from ...convert.hidden_names import is_hidden
+from ...convert.int96 import opened_twice, with_cut_rows
 from ..folder import Folder, Place
 from .file_format import ReadOptions, format_of, is_note
 from .json_text import schema_of_text, with_json_text
-from .pieces import Piece
+from .pieces import BadRow, Piece
 
 Made = TypeVar("Made")
 
@@ -241,9 +243,15 @@ class _Wanted:
 def _parquet(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
     import pyarrow.parquet as pq
 
-    opened = pq.ParquetFile(file._open())
+    plain = pq.ParquetFile(file._open())
     groups = None if wanted.row_groups is None else list(wanted.row_groups)
-    return _counted(file, opened.iter_batches(wanted.batch_rows, row_groups=groups), wanted)
+    opened, names = opened_twice(plain, file._open, wanted.known)
+    batches = opened.iter_batches(wanted.batch_rows, row_groups=groups)
+    if not names:
+        return _counted(file, batches, wanted)
+    return _counted_with_bad(
+        file, with_cut_rows(batches, plain.iter_batches(wanted.batch_rows, row_groups=groups, columns=names)), wanted
+    )
 
 
 def _csv(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
@@ -302,11 +310,21 @@ def _stream_or_file(file: InputFile) -> pa.NativeFile:
 
 
 def _counted(file: InputFile, batches: Iterable[pa.RecordBatch], wanted: _Wanted) -> Iterator[Piece]:
+    return _counted_with_bad(file, ((batch, {}) for batch in batches), wanted)
+
+
+def _counted_with_bad(
+    file: InputFile, batches: Iterable[tuple[pa.RecordBatch, Mapping[int, str]]], wanted: _Wanted
+) -> Iterator[Piece]:
+    """Yield batches as pieces; some rows of a batch are wrong, by position."""
     row = 0
-    for batch in batches:
+    for batch, wrong in batches:
         left_out = [name for name in batch.schema.names if name not in wanted.known and wanted.overlooked(name)]
         rows = batch.drop_columns(left_out) if left_out else batch
-        yield Piece(with_json_text(rows) if file.options.as_json else rows, row)
+        bad = [BadRow(row + at, None, why, python_rows(rows.slice(at, 1))[0]) for at, why in sorted(wrong.items())]
+        if wrong:
+            rows = rows.filter(pa.array([at not in wrong for at in range(batch.num_rows)]))
+        yield Piece(with_json_text(rows) if file.options.as_json else rows, row, bad)
         row += batch.num_rows
 
 
