@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from .leaves import with_leaves
+
 
 def zoned(schema: pa.Schema) -> pa.Schema:
-    """Convert the schema of a scan's batches to one with the zone UTC in its timestamps, as readers of files expect; to
-    cast rows to it copies nothing.
+    """Convert the schema of a scan's batches to one with the zone UTC in its timestamps, as readers of files expect,
+    also in lists, structs and maps; to cast rows to it copies no timestamp.
 
     Spark, DuckDB and others take timestamps without a zone for readings of a clock that may hang anywhere.
     """
-    fields = [field.with_type(pa.timestamp("us", "UTC")) if _is_moment(field) else field for field in schema]
-    return pa.schema(fields, schema.metadata)
+    return pa.schema([field.with_type(with_leaves(field.type, _moment)) for field in schema], schema.metadata)
 
 
-def _is_moment(field: pa.Field) -> bool:
-    return field.type == pa.timestamp("us")
+def _moment(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp("us", "UTC") if kind == pa.timestamp("us") else kind

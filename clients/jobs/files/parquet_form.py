@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from ...convert.leaves import with_leaves
+
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
     """Return the columns of ``schema`` as the Parquet files of jobs have them."""
-    return pa.schema([field.with_type(_in_file(field.type)) for field in schema], schema.metadata)
+    return pa.schema([field.with_type(with_leaves(field.type, _in_file)) for field in schema], schema.metadata)
 
 
 def to_parquet(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -29,17 +31,6 @@ def _cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _in_file(kind: pa.DataType) -> pa.DataType:
-    is_ = pa.types
     if kind == pa.time32("s"):
         return pa.time32("ms")
-    if is_.is_interval(kind):
-        return pa.binary(16)
-    if is_.is_struct(kind):
-        return pa.struct([field.with_type(_in_file(field.type)) for field in kind])
-    if is_.is_map(kind):
-        return pa.map_(_in_file(kind.key_type), _in_file(kind.item_type))
-    if is_.is_fixed_size_list(kind):
-        return pa.list_(_in_file(kind.value_type), kind.list_size)
-    if is_.is_nested(kind):
-        return (pa.large_list if is_.is_large_list(kind) else pa.list_)(_in_file(kind.value_type))
-    return kind
+    return pa.binary(16) if pa.types.is_interval(kind) else kind

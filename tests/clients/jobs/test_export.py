@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import io
 import json
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.clients.cli.output import WRITERS
 from nyala.clients.jobs.backup import export_job, parts
 from nyala.clients.jobs.backup.row_hash import Sums
 from nyala.jobs import LocalExecutor, backup, checksum, export
@@ -91,3 +95,26 @@ def test_a_killed_export_is_gone_on_with(
     assert made.resumed and made.rows == 500
     assert ds.dataset(tmp_path).count_rows() == 500
     assert sorted(path.name for path in tmp_path.glob("_*")) == ["_export.json"]
+
+
+def test_moments_inside_of_others_are_in_utc(source: Database, tmp_path: Path) -> None:
+    """As the others are: readers take moments without a zone for readings of a clock that hangs anywhere."""
+    at, zoned = pa.timestamp("us"), pa.timestamp("us", "UTC")
+
+    def schema(kind: pa.DataType) -> pa.Schema:
+        nested = [pa.list_(kind), pa.struct([("at", kind)]), pa.map_(pa.string(), pa.list_(kind)), pa.list_(kind, 1)]
+        return pa.schema([("id", pa.int64()), ("at", kind), *zip(("n0", "n1", "n2", "n3"), nested, strict=True)])
+
+    noon = dt.datetime(2020, 1, 1, 12)
+    row = {"id": 1, "at": noon, "n0": [noon, None], "n1": {"at": noon}, "n2": [("k", [noon])], "n3": [noon]}
+    rows = pa.Table.from_pylist([row, {"id": 2}], schema(at))
+    table = source.create_table("moments", schema(at), ["id"])
+    table.insert(rows)
+    export(source, "moments", tmp_path)
+    read = ds.dataset(tmp_path).to_table().sort_by("id")
+    assert read.cast(schema(zoned)).schema.types == schema(zoned).types
+    assert "timestamp[us]" not in str(read.schema) and read.cast(schema(at)).equals(rows)
+    sink = io.BytesIO()
+    WRITERS[".arrow"](table.scan(ordered=True).to_reader(), sink)
+    stored = pa.ipc.open_file(sink.getvalue()).read_all()
+    assert stored.schema.types == schema(zoned).types and stored.cast(schema(at)).equals(rows)
