@@ -16,6 +16,7 @@ from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import perhaps
 from ...schemas.table.column import ColumnSchema
+from .leaves import infinities
 from .nested_layout import plain_layout
 
 _CAST_HERE = {("bool", "bool"), ("text", "text"), ("binary", "binary"), ("timestamp", "date"), ("integer", "decimal")}
@@ -122,7 +123,10 @@ def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
             values = plain_layout(values, target.arrow)
         if pa.types.is_interval(target.arrow) and not pa.types.is_interval(values.type):
             values = values.cast(pa.binary(16)).view(target.arrow)  # as files of Parquet have it
-        return values.cast(target.arrow)
+        cells = values.cast(target.arrow)
+        if target.is_nested and infinities(cells) > infinities(values):
+            raise pa.ArrowInvalid("a number is too large")
+        return cells
     except pa.ArrowException as error:
         why = str(error).partition("\n")[0]
         raise InvalidArgumentError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from .batching import in_batches, in_one_batch, in_slices
 from .casting import Caster
 from .json_cell import json_text
 from .key_order import KeyOrder
+from .leaves import python_leaves, with_leaves
 from .stored import is_stored, stored_rows
 
 _KNOWN = (
@@ -29,8 +31,12 @@ DIGITS_MAX = 38
 """Digits of the widest decimal that a column holds."""
 
 
-class _TooManyDigitsError(Exception):
-    """Integers that no column holds; the message continues the column's name."""
+_WHOLE = {type(None), dt.date, dt.datetime}
+"""Types of which Arrow drops nothing."""
+
+
+class _UnfitError(Exception):
+    """Values that no column holds; the message continues the column's name."""
 
 
 class WriteData:
@@ -215,7 +221,7 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
         if isinstance(values, list | tuple) and column is not None:
             return _from_python(values, column)
         return _from_anything(values)
-    except _TooManyDigitsError as error:
+    except _UnfitError as error:
         raise InvalidArgumentError(f"column {name!r} {error}") from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         why = str(error).partition("\n")[0]
@@ -228,14 +234,38 @@ def _nested(values: Any, column: ColumnSchema) -> pa.Array | pa.ChunkedArray:
     none that goes into it."""
     target, from_pandas = column.logical.arrow, _is_pandas(values, "Series")
     try:
-        cells = pa.array(values, from_pandas=from_pandas)
+        cells = _array(values, from_pandas=from_pandas)
         if fits(cells.type, target):
             return _with_nanoseconds(values, cells, target, from_pandas)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass
     if pa.types.is_map(target):
         values = [list(each.items()) if isinstance(each, Mapping) else each for each in values]
-    return pa.array(values, target, from_pandas=from_pandas)
+    return _array(values, with_leaves(target, _with_room), from_pandas)
+
+
+def _array(values: Any, kind: pa.DataType | None = None, from_pandas: bool = False) -> pa.Array | pa.ChunkedArray:
+    """Return Python's values as Arrow; what it would drop of their times is kept, or an error."""
+    cells = pa.array(values, kind, from_pandas=from_pandas)
+    if "time" not in str(cells.type) or not _is_untyped(values) or set(map(type, values)) <= _WHOLE:
+        return cells
+    leaves = list(python_leaves(values))
+    if any(isinstance(leaf, dt.time) and leaf.tzinfo is not None for leaf in leaves):
+        raise _UnfitError("has times with a zone: a time of a column has none")
+    moments = [leaf for leaf in leaves if isinstance(leaf, dt.datetime) and leaf == leaf]  # NaT is not
+    if any(getattr(moment, "nanosecond", 0) for moment in moments):  # of pandas
+        return pa.array(values, with_leaves(cells.type, _in_nanoseconds), from_pandas=from_pandas)
+    return cells
+
+
+def _with_room(kind: pa.DataType) -> pa.DataType:
+    """Return a type whose values the store casts to ``kind``; Arrow would make infinities of floats that are too
+    large."""
+    return pa.float64() if pa.types.is_floating(kind) else kind
+
+
+def _in_nanoseconds(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp("ns", kind.tz) if pa.types.is_timestamp(kind) else kind
 
 
 def _with_nanoseconds(values: Any, cells: pa.Array, target: pa.DataType, from_pandas: bool) -> pa.Array:
@@ -263,7 +293,7 @@ def _json(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
 
 def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
     try:
-        return pa.array(values, from_pandas=_is_pandas(values, "Series"))
+        return _array(values, from_pandas=_is_pandas(values, "Series"))
     except OverflowError:  # Python integers that 64 bits do not hold
         try:
             return pa.array(values, pa.decimal128(38, 0))
@@ -271,7 +301,7 @@ def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
             digits = max(len(str(abs(value))) for value in values if isinstance(value, int))
             if digits <= DIGITS_MAX:
                 raise
-            raise _TooManyDigitsError(
+            raise _UnfitError(
                 f"has integers of {digits} digits, and a column holds at most {DIGITS_MAX}: pass them as text"
             ) from None
 
@@ -279,13 +309,13 @@ def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
 def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:
     """Return Python values in Arrow's own type, to be cast later; in the column's type if they have no common one."""
     try:
-        cells = pa.array(values)
+        cells = _array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         if column.logical.name == "uint64" and all(value is None or isinstance(value, int) for value in values):
             return pa.array(values, pa.uint64())
         if column.logical.is_integer:
             raise  # Arrow would truncate fractions
-        return pa.array(values, column.logical.arrow)
+        return _array(values, _with_room(column.logical.arrow))
     if column.logical.name == "timestamp[us]" and pa.types.is_integer(cells.type):
         inside = pc.and_(pc.greater_equal(cells, FIRST_MICROSECOND), pc.less_equal(cells, LAST_MICROSECOND))
         if not pc.any(inside).as_py():  # moments that Python lacks, as reads return them

@@ -16,7 +16,8 @@ def plain_layout(values: pa.Array, target: Any = None) -> pa.Array:
 
     Lists that are to become lists of one length in ``target`` become so here, with NULLs as the items of a NULL: a cast
     by Arrow would leave there what the memory held before. They stay as they are if a length is wrong.
-    Timestamps that are to become dates become so here, too: a cast by Arrow would drop their time.
+    Timestamps, and dates in milliseconds, that are to become dates become so here, too: a cast by Arrow would drop
+    their time.
     """
     values = unwrapped(values)
     kind, is_ = values.type, pa.types
@@ -43,8 +44,8 @@ def plain_layout(values: pa.Array, target: Any = None) -> pa.Array:
         return pa.LargeListArray.from_arrays(_offsets(values), items, mask=values.is_null())
     if is_.is_string_view(kind) or is_.is_binary_view(kind):
         return values.cast(pa.string() if is_.is_string_view(kind) else pa.binary())
-    if is_.is_timestamp(kind) and isinstance(target, pa.DataType) and is_.is_date(target):
-        return days_of_moments(values)
+    if (is_.is_timestamp(kind) or is_.is_date64(kind)) and isinstance(target, pa.DataType) and is_.is_date(target):
+        return days_of_moments(values.cast(pa.timestamp("ms")) if is_.is_date64(kind) else values)
     return values
 
 

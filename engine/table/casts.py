@@ -90,7 +90,7 @@ def _cast(array: pa.Array, target: pa.DataType, column: ColumnSchema) -> tuple[p
     if array.type == target:
         return array, None
     try:
-        misfits = _overflowing(array, target)
+        misfits = _altered(array, target)
         return (_by_way_of(array, target), None) if misfits is None else _without(array, target, misfits)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         try:
@@ -145,9 +145,9 @@ def _as_decimal(array: pa.Array, scale: int) -> pa.Array:
     return array.cast(pa.decimal128(38, scale) if scale <= 18 else pa.decimal256(58, scale))
 
 
-def _overflowing(array: pa.Array, target: pa.DataType) -> np.ndarray | None:
-    """Return where Arrow makes something else of numbers that are too large: infinities of doubles, whatever is left of
-    decimals that get more digits after the point; None for none."""
+def _altered(array: pa.Array, target: pa.DataType) -> np.ndarray | None:
+    """Return where Arrow makes something else of values that do not fit: infinities of doubles, whatever is left of
+    decimals that get more digits after the point, days of dates with a time; None for none."""
     is_ = pa.types
     if is_.is_floating(target) and is_.is_floating(array.type) and target.bit_width < array.type.bit_width:
         beyond = bools(pc.and_(pc.is_finite(array), pc.is_inf(array.cast(target))))
@@ -155,6 +155,8 @@ def _overflowing(array: pa.Array, target: pa.DataType) -> np.ndarray | None:
         beyond = _misfits(array, target)
     elif is_.is_decimal(target) and is_.is_decimal(array.type) and _digits_as(array.type, target) > _SAFE_DIGITS:
         beyond = _beyond_decimal(array, target)
+    elif is_.is_date64(array.type) and is_.is_date32(target):
+        beyond = _numbers(array) % _MILLISECONDS_A_DAY != 0
     else:
         return None
     return beyond if beyond.any() else None

@@ -182,6 +182,8 @@ def _date(value: Any, _: LogicalType) -> dt.date:
 def _timestamp(value: Any, _: LogicalType) -> dt.datetime | int:
     """Return a datetime; outside the years 1 to 9999, which Python lacks, the microseconds."""
     if isinstance(value, dt.datetime):
+        if getattr(value, "nanosecond", 0):  # of pandas
+            raise ValueError
         return utc(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return moment_of(_integer(value, LogicalType("int64")))
