@@ -23,6 +23,7 @@ from .debezium import Envelopes, changes_of
 from .debezium_json import connect_rows
 from .decoded import NOT_READABLE, Decoded, Format, Messages, Shape, TargetColumns, in_halves, joined, reason_of
 from .keys import by_keys, cells_of_key, values_of_key
+from .plain import whole_rows
 from .registry import Registry, UnknownSchemaError
 
 _HEADER = 5
@@ -197,7 +198,7 @@ class AvroFormat(Format):
         structs = [pa.concat_arrays(each) for each in zip(*parts, strict=True)]
         if not self._is_debezium:
             rows = connect_rows(structs[0], fields, numbers[kept], why)
-            return [Decoded(rows.rows, rows.numbers, rows.is_delete, why, rows.absent)]
+            return [Decoded(whole_rows(rows.rows, table.about), rows.numbers, rows.is_delete, why, rows.absent)]
         op = pa.array([given[place].get("op") for place in kept.tolist()], pa.string())
         envelopes = Envelopes(numbers[kept], op, structs[0], structs[1])
 

@@ -90,6 +90,15 @@ class JsonRows:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), wrong
 
 
+def whole_rows(rows: pa.RecordBatch, about: TableDescription) -> pa.RecordBatch:
+    """Return rows with all columns that messages bring: those that they lack are NULL, or have their default."""
+    for column in row_columns(about):
+        if column.name not in rows.schema.names:
+            cell = from_json(column.write_default, column.logical)
+            rows = rows.append_column(column.name, pa.repeat(pa.scalar(cell, column.field.type), rows.num_rows))
+    return rows
+
+
 class JsonFormat(Format):
     """The format of messages that are JSON objects, whose fields are columns."""
 
@@ -162,7 +171,8 @@ class ArrowFormat(Format):
                 rejects[number] = f"it is no stream of Arrow: {reason_of(error)}"
                 continue
             for batch in rows.combine_chunks().to_batches():
-                parts.append(Decoded.of(batch, np.full(batch.num_rows, number, np.int64)))
+                whole = whole_rows(batch, table.about)
+                parts.append(Decoded.of(whole, np.full(batch.num_rows, number, np.int64)))
         deletes = by_keys(messages.keys, gone, table.about, values_of_key, rejects)
         parts += [deletes.slice(at) for at in range(deletes.rows.num_rows)]
         parts.sort(key=lambda each: int(each.numbers[0]))

@@ -423,3 +423,17 @@ def test_rows_in_avro_and_a_registry_that_is_down(
     kafka.send(topic, [None], [b"5"])
     catch_up(embedded, [topic], format="avro", registry=registry.url)
     assert len(names(embedded, topic)) == 39 and "nyala_rejects" in embedded.tables()
+
+
+def test_rows_in_avro_are_whole(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, registry: _Registry
+) -> None:
+    """A field that a message lacks, as one of an older schema does, is NULL, or the default of its column."""
+    fields = [("id", pa.int64()), ("name", pa.string()), ("n", pa.int64()), ("kind", pa.string())]
+    embedded.create_table(topic, pa.schema(fields), "id", column_options={"kind": {"write_default": "new"}})
+    embedded.table(topic).insert({"id": [1, 2], "name": ["a", "b"], "n": [1, 2], "kind": ["old", "old"]})
+    older = ROW | {"name": "Older", "fields": ROW["fields"][:2]}
+    kafka.send(topic, [registry.write(older, {"id": 1, "name": "again"})], [b"1"])
+    assert catch_up(embedded, [topic], format="avro", registry=registry.url).rejects == 0
+    assert embedded.table(topic).get(1) == {"id": 1, "name": "again", "n": None, "kind": "new"}
+    assert embedded.table(topic).get(2) == {"id": 2, "name": "b", "n": 2, "kind": "old"}

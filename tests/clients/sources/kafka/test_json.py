@@ -242,6 +242,25 @@ def test_streams_of_arrow(embedded: Database, kafka: KafkaCluster, topic: str, c
     assert set(rejects(embedded)) == {3, 4, 5}
 
 
+@pytest.mark.parametrize("form", ["json", "arrow"])
+def test_rows_are_whole(embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, form: str) -> None:
+    """A field that a message lacks is NULL, or the default of its column."""
+    embedded.create_table(topic, SCHEMA, "id", column_options={"n": {"write_default": 7}})
+    embedded.table(topic).insert({"id": [1, 2, 3], "name": ["a", "b", "c"], "n": [1, 1, 1]})
+    values = [text(id=1), text(id=2, name="x")]
+    if form == "arrow":
+        values = []
+        for rows in (pa.table({"id": [1]}), pa.table({"id": [2], "name": ["x"]})):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as writer:
+                writer.write_table(rows)
+            values.append(sink.getvalue().to_pybytes())
+    kafka.send(topic, values)
+    assert catch_up(embedded, [topic], format=form).rejects == 0
+    rows = embedded.table(topic).scan(ordered=True).to_arrow()
+    assert [rows[name].to_pylist() for name in ("name", "n")] == [[None, "x", "c"], [7, 7, 1]]
+
+
 def test_an_order_decides_about_deletes(embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp) -> None:
     """A tombstone deletes, and leaves the newest value behind that came before it."""
     embedded.create_table(topic, SCHEMA, "id", order_by="n")
