@@ -253,6 +253,8 @@ def _cut(cells: pa.Array) -> pa.Array:
 
 
 def _zoned(cells: pa.Array) -> pa.Array:
+    """Return moments as text, whose finest unit is a microsecond, as moments."""
+    cells = pc.replace_substring_regex(cells, r"(\.[0-9]{6})[0-9]+", r"\1")
     return cells.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
 
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 from .....schemas.errors import InvalidArgumentError
 from .....schemas.store.description import TableDescription
 from .....schemas.table.column import ColumnSchema
+from ....convert.leaves import infinities
 from .connect_types import UNAVAILABLE, ConnectField, absent_of, fields_of, rows_of, struct_of, without_marks
 from .debezium import Envelopes, changes_of
 from .decoded import NOT_READABLE, Decoded, Format, Messages, Shape, TargetColumns, in_halves, joined, reason_of
-from .json_text import read_alone, read_together, seen_schema
+from .json_text import float_of, read_alone, read_together, seen_schema, with_floats
 from .keys import by_keys, cells_of_key, values_of_key
 from .plain import ALONE, CHUNK, JsonRows, row_columns
 
@@ -203,12 +204,17 @@ class _WithSchema:
             rows = read_together(texts[first:end], self._schema, ignores_others=True)
         else:
             rows = self._alone(texts[first:end])
+            if any(map(infinities, rows.columns)):
+                raise pa.ArrowInvalid("a number is too large")
         before, after, op = (rows.column(name) for name in (*_ROWS, "op"))
         return Envelopes(places[first:end], op, before, after)
 
     def _alone(self, texts: Sequence[bytes]) -> pa.RecordBatch:
-        values = [read_alone(text) for text in texts]
-        arrays = [pa.array([value.get(each.name) for value in values], each.type) for each in self._schema]
+        values = [read_alone(text, float_of) for text in texts]
+        arrays = [
+            pa.array([with_floats(value.get(each.name), each.type) for value in values], each.type)
+            for each in self._schema
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def rows(self, structs: pa.StructArray, numbers: np.ndarray, rejects: dict[int, str]) -> Decoded:

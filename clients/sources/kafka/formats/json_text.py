@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,6 +83,38 @@ def read_alone(text: bytes, parse_float: Callable[[str], Any] | None = None) -> 
     return value
 
 
+def float_of(text: str) -> float:
+    """Return the float that a text of JSON means. Raises ValueError: it is larger than all floats."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"the number {text[:50]} is too large")
+    return number
+
+
+def with_floats(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of JSON for cells of a type, with floats in place of the words that Kafka Connect writes for NaN
+    and infinities.
+
+    Raises:
+        ValueError: a number is larger than all floats of its type.
+    """
+    is_ = pa.types
+    if is_.is_floating(kind):
+        number = _WORDS.get(value, value) if isinstance(value, str) else value
+        if is_.is_float32(kind) and isinstance(value, float) and math.isfinite(value):
+            try:
+                struct.pack("<f", value)
+            except OverflowError:
+                raise ValueError(f"the number {value} is too large") from None
+        return number
+    if is_.is_struct(kind) and isinstance(value, dict):
+        return {field.name: with_floats(value.get(field.name), field.type) for field in kind}
+    if is_.is_list(kind) and isinstance(value, list):
+        return [with_floats(each, kind.value_type) for each in value]
+    return value
+
+
+_WORDS = {word: float(word) for word in ("NaN", "Infinity", "-Infinity")}
 _KINDS = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "true or false"}
 
 

@@ -1,0 +1,84 @@
+"""Debezium's messages in JSON: cells that need care."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from nyala.clients.api.database import Database
+from nyala.clients.sources.kafka.formats import debezium_json
+from nyala.sources.kafka import ConsumeResult
+
+from ..kafka_cluster import KafkaCluster
+from .test_debezium import ID, NAME, change, key
+from .test_json import rejects
+
+CatchUp = Callable[..., ConsumeResult]
+FILLER = 40
+"""So many more messages, and Arrow reads them all together first."""
+
+
+@pytest.fixture(params=["alone", "together"])
+def copies(request: pytest.FixtureRequest) -> int:
+    return 0 if request.param == "alone" else FILLER
+
+
+def send(kafka: KafkaCluster, topic: str, cells: list[Any], field: dict[str, Any], copies: int) -> None:
+    """Send rows with a cell each, and some with NULL."""
+    rows = [{"id": number, "c": cell} for number, cell in enumerate([*cells, *[None] * copies])]
+    fields = (ID, field | {"field": "c", "optional": True})
+    kafka.send(topic, [change("c", None, row, fields) for row in rows], [key(row["id"]) for row in rows])
+
+
+def cells_of(db: Database, topic: str, count: int) -> list[Any]:
+    return [(db.table(topic).get(number) or {}).get("c", "rejected") for number in range(count)]
+
+
+def test_moments_of_nanoseconds_are_cut_in_text_as_in_numbers(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, copies: int
+) -> None:
+    texts = [f"2020-01-01T02:00:00.{digits}+02:00" for digits in ("1234567", "123456789", "999999999", "5")]
+    texts += ["9999-12-31T23:59:59.9999999Z", "2020-01-01T00:00:00Z"]
+    send(kafka, topic, texts, {"type": "string", "name": "io.debezium.time.ZonedTimestamp"}, copies)
+    assert catch_up(embedded, [topic], format="debezium-json").rejects == 0
+    micros = [123_456, 123_456, 999_999, 500_000]
+    assert cells_of(embedded, topic, 6) == [
+        *(datetime(2020, 1, 1, 0, 0, 0, each) for each in micros),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999),
+        datetime(2020, 1, 1),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_floats_that_are_no_numbers_are_words(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, copies: int, kind: str
+) -> None:
+    send(kafka, topic, ["NaN", "Infinity", "-Infinity", 1.5, 2, "many"], {"type": kind}, copies)
+    assert catch_up(embedded, [topic], format="debezium-json").rejects == 1
+    cells = cells_of(embedded, topic, 6)
+    assert math.isnan(cells[0]) and cells[1:] == [math.inf, -math.inf, 1.5, 2.0, "rejected"]
+
+
+def test_floats_that_are_too_large_are_rejects(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, copies: int
+) -> None:
+    send(kafka, topic, [1e39, 1.5, -1e300], {"type": "float"}, copies)
+    assert catch_up(embedded, [topic], format="debezium-json").rejects == 2
+    assert cells_of(embedded, topic, 3) == ["rejected", 1.5, "rejected"]
+    assert "too large" in rejects(embedded)[0]
+
+
+def test_lists_have_floats_that_are_no_numbers(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, copies: int
+) -> None:
+    send(kafka, topic, [["NaN", None, 1.5]], {"type": "array", "items": {"type": "double"}}, copies)
+    assert catch_up(embedded, [topic], format="debezium-json").rejects == 0
+    [cell] = cells_of(embedded, topic, 1)
+    assert math.isnan(cell[0]) and cell[1:] == [None, 1.5]
+
+
+assert debezium_json.ALONE < FILLER
