@@ -121,16 +121,34 @@ class Cluster:
 
     def _topic_id(self, topic: str) -> str:
         """Return the number that a topic has for its life; empty if the broker knows none: it is older than 2.8."""
-        own = _OWN | {"partition.assignment.strategy", "isolation.level"}
-        kept = {
-            name: value for name, value in self._config.items() if name not in own and not name.startswith("queued")
-        }
-        admin = AdminClient({**kept, "bootstrap.servers": self.servers})
+        admin = self._admin()  # without it there is no answer
         try:
             answers = admin.describe_topics(TopicCollection([topic]), request_timeout=_ID_SECONDS)
             return str(answers[topic].result(_ID_SECONDS).topic_id or "")
         except (KafkaException, TimeoutError):
             return ""
+
+    def _admin(self) -> AdminClient:
+        own = _OWN | {"partition.assignment.strategy", "isolation.level"}
+        kept = {
+            name: value for name, value in self._config.items() if name not in own and not name.startswith("queued")
+        }
+        return AdminClient({**kept, "bootstrap.servers": self.servers})
+
+    def count_partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has now; not by a consumer, which may wait for whoever asks.
+
+        Raises:
+            UnknownTopicError: it does not exist.
+            UnavailableError: no broker answers.
+        """
+        try:
+            there = self._admin().list_topics(topic, timeout=ANSWER_SECONDS).topics[topic]
+        except KafkaException as error:
+            raise self.translated(error.args[0], topic) from None
+        if there.error is not None:
+            raise self.translated(there.error, topic)
+        return len(there.partitions)
 
     def ends(self, consumer: confluent_kafka.Consumer, partition: Partition) -> tuple[int, int]:
         """Return the offset of the first message of a partition, and that of the next one.

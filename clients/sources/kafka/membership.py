@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -71,7 +72,7 @@ class Member:
         self._cluster.forget()
         for topic, numbers in self._cluster.topics(self._consumer, list(self._topics)).items():
             table, _ = self._topics[topic]
-            table.partitions = len(numbers)
+            table.count_partitions = partial(self._cluster.count_partitions, topic)
             table.refresh()
             for number in numbers:
                 partition = Partition(topic, number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -47,7 +47,8 @@ class TopicTable:
         self.name = name
         self._key = list(key)
         self._op = op
-        self.partitions = 0
+        self.count_partitions: Callable[[], int] = lambda: 0
+        """Asks Kafka how many partitions the topic has now: a topic may grow."""
         self._about: TableDescription | None = None
         self._shape: Shape | None = None
 
@@ -67,6 +68,11 @@ class TopicTable:
     def is_there(self) -> bool:
         """Whether there is such a table."""
         return self._about is not None
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has now. Raises UnavailableError: no broker answers."""
+        return self.count_partitions()
 
     @property
     def about(self) -> TableDescription:

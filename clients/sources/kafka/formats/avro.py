@@ -208,7 +208,7 @@ class AvroFormat(Format):
         def by_key(gone: Sequence[int], why: dict[int, str]) -> Decoded:
             return by_keys(messages.keys, gone, table.about, self._reader.key, why)
 
-        changes = changes_of(envelopes, table.about, to_rows, by_key, table.partitions == 1)
+        changes = changes_of(envelopes, table.about, to_rows, by_key, lambda: table.partitions)
         return [*changes, joined([], pa.schema([]), why)]
 
     def _fields_of(self, schema: AvroSchema) -> list[ConnectField]:

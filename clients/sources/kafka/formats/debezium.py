@@ -33,6 +33,13 @@ class Envelopes:
     before: pa.StructArray
     after: pa.StructArray
 
+    @property
+    def deletes(self) -> frozenset[int]:
+        """The numbers of the messages that delete."""
+        return frozenset(
+            self.numbers[pc.equal(self.op, _DELETE).fill_null(False).to_numpy(zero_copy_only=False)].tolist()
+        )
+
 
 ToRows = Callable[[pa.StructArray, np.ndarray, dict[int, str]], Decoded]
 """Converts raw rows of the messages with these numbers to rows of the table; adds the wrong ones to the rejects."""
@@ -43,10 +50,10 @@ def changes_of(
     about: TableDescription,
     to_rows: ToRows,
     by_key: Callable[[Sequence[int], dict[int, str]], Decoded],
-    is_alone: bool,
+    partitions: Callable[[], int],
 ) -> list[Decoded]:
-    """Return what Debezium's messages make of a table. ``by_key`` returns deletes by the keys of messages;
-    ``is_alone``: their topic has one partition."""
+    """Return what Debezium's messages make of a table. ``by_key`` returns deletes by the keys of messages,
+    ``partitions`` the number of partitions of their topic."""
     rejects: dict[int, str] = {}
     numbers, op = read.numbers, read.op.to_pylist()
     has_after = read.after.is_valid().to_numpy(zero_copy_only=False)
@@ -54,7 +61,7 @@ def changes_of(
     words = np.array([each or "" for each in op], object)
     is_write, is_delete = np.isin(words, _WRITES), words == _DELETE
     truncated = np.flatnonzero(words == _TRUNCATE)
-    if len(truncated) and not is_alone:
+    if len(truncated) and partitions() != 1:
         rejects |= {int(numbers[at]): SHARED for at in truncated}
         truncated = truncated[:0]
     for at in np.flatnonzero(~np.isin(words, (*_WRITES, _DELETE, _TRUNCATE, _MESSAGE))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -145,9 +145,10 @@ class DebeziumJson(Format):
             return by_keys(messages.keys, gone, about, self._key, why)
 
         parts = [
-            each for chunk in chunks for each in changes_of(chunk, about, reader.rows, by_key, table.partitions == 1)
+            each for chunk in chunks for each in changes_of(chunk, about, reader.rows, by_key, lambda: table.partitions)
         ]
-        gone = [number for number in numbers if number not in texts and not self._is_told(messages, number, texts)]
+        deletes = frozenset[int]().union(*(chunk.deletes for chunk in chunks))
+        gone = [number for number in numbers if number not in texts and not _is_repeated(messages, number, deletes)]
         parts.append(by_key(gone, rejects))
         why = {number: text for part in parts for number, text in part.rejects.items()}
         return [joined(parts, pa.schema([]), why)]
@@ -182,11 +183,12 @@ class DebeziumJson(Format):
         rows = rows_of(pa.array([read_alone(payload)], struct_of(fields)), fields)
         return cells_of_key(rows.to_pylist()[0], columns)
 
-    def _is_told(self, messages: Messages, number: int, texts: Mapping[int, bytes]) -> bool:
-        """Whether a message without a value follows the delete of its key, as Debezium sends both."""
-        if number - 1 not in texts or messages.partitions[number - 1] != messages.partitions[number]:
-            return False
-        return messages.keys[number - 1] == messages.keys[number] and b'"op":"d"' in texts[number - 1]
+
+def _is_repeated(messages: Messages, number: int, deletes: Collection[int]) -> bool:
+    """Whether a message without a value follows the delete of its key, as Debezium sends both."""
+    if number - 1 not in deletes or messages.partitions[number - 1] != messages.partitions[number]:
+        return False
+    return messages.keys[number - 1] == messages.keys[number]
 
 
 class _WithSchema:
@@ -202,10 +204,10 @@ class _WithSchema:
         """Read messages; raises if one cannot be read."""
         if end - first > ALONE:
             rows = read_together(texts[first:end], self._schema, ignores_others=True)
-        else:
-            rows = self._alone(texts[first:end])
             if any(map(infinities, rows.columns)):
                 raise pa.ArrowInvalid("a number is too large")
+        else:
+            rows = self._alone(texts[first:end])
         before, after, op = (rows.column(name) for name in (*_ROWS, "op"))
         return Envelopes(places[first:end], op, before, after)
 

@@ -90,7 +90,7 @@ class TargetColumns(Protocol):
 
     @property
     def partitions(self) -> int:
-        """How many partitions the topic has."""
+        """How many partitions the topic has now, as Kafka says. Raises UnavailableError: it does not answer."""
         ...
 
     def fit(self, shape: Shape) -> None:

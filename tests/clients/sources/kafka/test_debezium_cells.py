@@ -1,4 +1,4 @@
-"""Debezium's messages in JSON: cells that need care."""
+"""Debezium's messages in JSON: cells that need care, tombstones, and topics that grow."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
+from nyala.clients.sources.kafka.cluster import Cluster
 from nyala.clients.sources.kafka.formats import debezium_json
 from nyala.sources.kafka import ConsumeResult
 
 from ..kafka_cluster import KafkaCluster
 from .test_debezium import ID, NAME, change, key
-from .test_json import rejects
+from .test_json import names, rejects
 
 CatchUp = Callable[..., ConsumeResult]
 FILLER = 40
@@ -79,6 +81,33 @@ def test_lists_have_floats_that_are_no_numbers(
     assert catch_up(embedded, [topic], format="debezium-json").rejects == 0
     [cell] = cells_of(embedded, topic, 1)
     assert math.isnan(cell[0]) and cell[1:] == [None, 1.5]
+
+
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_a_row_that_looks_like_a_delete(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, has_schema: bool
+) -> None:
+    fields = (ID, NAME, {"type": "string", "optional": True, "field": "op"}) if has_schema else None
+    if not has_schema:
+        embedded.create_table(
+            topic, pa.schema([pa.field("id", pa.int64(), False), ("name", pa.string()), ("op", pa.string())]), "id"
+        )
+    rows = [{"id": number, "name": "a", "op": "d"} for number in (1, 2)]
+    values = [change("c", None, row, fields).replace(b'"op": "d"', b'"op":"d"') for row in rows]
+    kafka.send(topic, [values[0], None, values[1]], [key(1, has_schema), key(1, has_schema), key(2, has_schema)])
+    assert catch_up(embedded, [topic], format="debezium-json").rejects == 0
+    assert names(embedded, topic) == {2: "a"}
+
+
+def test_a_truncation_in_a_topic_that_has_grown_is_a_reject(
+    embedded: Database, kafka: KafkaCluster, topic: str, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has one partition when the group is joined, and two when the truncation comes."""
+    monkeypatch.setattr(Cluster, "count_partitions", lambda *given: 2)
+    kafka.send(topic, [change("c", None, {"id": 1, "name": "a"}), change("t")], [key(1), None])
+    assert catch_up(embedded, [topic], format="debezium-json").rejects == 1
+    assert names(embedded, topic) == {1: "a"}
+    assert "several partitions" in rejects(embedded)[1]
 
 
 assert debezium_json.ALONE < FILLER
