@@ -82,7 +82,7 @@ class NewColumns:
     table: SourceTable
     """The table as it is now. Columns that it lost are still in the store."""
     filled: Mapping[str, object] = field(default_factory=dict)
-    """The values that rows from before have in a new column; NULL if it is not named."""
+    """The values that rows from before have in each new column."""
 
 
 Step: TypeAlias = ChangedRows | Truncation | NewColumns

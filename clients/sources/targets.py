@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...schemas.cells.literal import from_json, to_json
 from ...schemas.cells.types import LogicalType
-from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, PermissionDeniedError, StoreError
+from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, PermissionDeniedError
 from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableDefinition, TableOptions
 from ..api.database import Database
 from .source import SourceChangedError, SourceTable
@@ -77,7 +79,8 @@ def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, 
     """Add the columns that a table of the source got, and widen those whose types grew; return what the store has then.
 
     Columns that the source dropped stay: their values remain, and new rows have NULL there. ``filled`` has the values
-    that earlier rows have in new columns. If the table already fits, nothing is done.
+    that earlier rows have in new columns. If the table already fits, nothing is done: it may have had the columns
+    before, with these values as their defaults.
 
     Raises:
         SourceChangedError: the store cannot follow; nothing was changed.
@@ -94,6 +97,8 @@ def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, 
             value = filled.get(each.name)
             change.add_column(each.name, each.type, read_default=value, write_default=value)
             steps += 1
+        elif each.name in filled and not _shows(there, filled[each.name]):
+            raise _cannot_follow(table, f"it has a column {each.name!r} already, and other values in earlier rows")
         elif there.logical.arrow != kind.arrow:
             change.widen_column(each.name, each.type)
             steps += 1
@@ -102,12 +107,21 @@ def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, 
     try:
         change.apply()
     except InvalidArgumentError as error:
-        raise _cannot_follow(table, error) from None
+        raise _cannot_follow(table, error.message) from None
     return service.describe_table(table.target)
 
 
-def _cannot_follow(table: SourceTable, error: StoreError) -> SourceChangedError:
+def _shows(column: ColumnSchema, value: object) -> bool:
+    """Whether the rows that the mirror wrote without a column have a value there."""
+    cell = to_json(value)
+    for default in (column.read_default, column.write_default):
+        if to_json(from_json(default, column.logical)) != cell:
+            return False
+    return True
+
+
+def _cannot_follow(table: SourceTable, why: str) -> SourceChangedError:
     return SourceChangedError(
         f"the columns of {table.name} changed in a way that the table {table.target!r} cannot follow "
-        f"({error.message}); all changes before are applied: {AGAIN}"
+        f"({why}); all changes before are applied: {AGAIN}"
     )

@@ -33,6 +33,9 @@ SELECT a.attname, a.attnum, b.base, greatest(a.atttypmod, b.modifier), format_ty
   CASE WHEN a.atthasmissing THEN a.attmissingval::text END
 FROM pg_attribute a JOIN bases b ON b.oid = a.atttypid
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum"""
+_XIDS = 1 << 32
+_FROZEN = 2
+"""Stands for all transactions from long ago."""
 _SIZE = "SELECT pg_relation_size({0}), pg_table_size({0}), current_setting('block_size')::int8"
 _BASE = f"{_BASES} SELECT base, greatest(modifier, %s), format_type(%s::oid, %s) FROM bases WHERE oid = %s"
 
@@ -116,10 +119,14 @@ def read_columns(cursor: Any, oid: int) -> dict[str, CatalogColumn]:
     return columns
 
 
-def read_dropped(cursor: Any, oid: int) -> set[int]:
-    """Return the numbers of the columns that a PostgreSQL table once had."""
-    cursor.execute("SELECT attnum FROM pg_attribute WHERE attrelid = %s AND attisdropped", (oid,))
-    return {number for (number,) in cursor}
+def read_dropped(cursor: Any, oid: int, xid: int) -> set[int]:
+    """Return the numbers of the columns that a PostgreSQL table once had, and that no transaction before the one of
+    number ``xid`` has dropped.
+
+    Transactions are numbered in the order of their first changes, and these numbers begin anew after 32 bits.
+    """
+    cursor.execute("SELECT attnum, xmin::text::int8 FROM pg_attribute WHERE attrelid = %s AND attisdropped", (oid,))
+    return {number for number, dropped in cursor if dropped > _FROZEN and (dropped - xid) % _XIDS < _XIDS // 2}
 
 
 def read_key(cursor: Any, oid: int) -> tuple[list[str], bool] | None:

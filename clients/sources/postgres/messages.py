@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-_BEGIN = struct.Struct(">qqi")
+_BEGIN = struct.Struct(">qqI")
 _COMMIT = struct.Struct(">bqqq")
 _RELATION = struct.Struct(">i")
 _COLUMN = struct.Struct(">ii")
@@ -20,11 +20,14 @@ class Begin:
 
     commit_lsn: int
     """Where its commit is in the WAL."""
+    xid: int
+    """Its number, in 32 bits."""
 
     @classmethod
     def read(cls, message: bytes) -> Begin:
         """Read the message."""
-        return cls(_BEGIN.unpack_from(message, 1)[0])
+        lsn, _, xid = _BEGIN.unpack_from(message, 1)
+        return cls(lsn, xid)
 
 
 @dataclass(frozen=True)

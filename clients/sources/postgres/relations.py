@@ -7,7 +7,7 @@ will say so later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,9 +56,9 @@ class Relations:
     def __init__(self, tables: list[SourceTable]) -> None:
         self._tables = {table.detail["oid"]: table for table in tables}
 
-    def read(self, relation: Relation, cursor: Any) -> tuple[StreamTable | None, NewColumns | None]:
-        """Return how the rows of a table are read from now on, None if it is not mirrored; and its new columns, if they
-        changed. ``cursor`` is for the catalog.
+    def read(self, relation: Relation, xid: int, cursor: Any) -> tuple[StreamTable | None, NewColumns | None]:
+        """Return how the rows of a table are read from the transaction ``xid`` on, None if it is not mirrored; and its
+        new columns, if they changed. ``cursor`` is for the catalog.
 
         Raises:
             SourceChangedError: it changed in a way that cannot be mirrored.
@@ -70,6 +70,7 @@ class Relations:
         if relation.identity == "f":
             _check_catalog_key(table, cursor)
         catalog = read_columns(cursor, relation.oid)
+        dropped = read_dropped(cursor, relation.oid, xid)
         before = {column.name: column for column in table.columns}
         _check_gone(table, relation, catalog)
         last = max(table.detail.get("last", 0), *(column.detail["number"] for column in table.columns))
@@ -80,13 +81,13 @@ class Relations:
             if now is not None:
                 number = now.number
             else:
-                number = old.detail["number"] if old else _number_of_dropped(table, each.name, last, catalog, cursor)
+                number = old.detail["number"] if old else _number_of_dropped(table, each.name, last, catalog, dropped)
             column = _described(table, each, number, cursor)
             if old is None:
-                _check_added(table, column, now, last)
+                _check_added(table, column, now, last, dropped)
                 last = max(last, number)
-                if now is not None and now.missing is not None:
-                    filled[each.name] = _filled(table, column, now.missing)
+                missing = None if now is None else now.missing
+                filled[each.name] = None if missing is None else _filled(table, column, missing)
             else:
                 _check_kept(table, old, column)
             columns[each.name] = column
@@ -120,24 +121,28 @@ def _check_gone(table: SourceTable, relation: Relation, catalog: Mapping[str, Ca
 
 
 def _number_of_dropped(
-    table: SourceTable, name: str, last: int, catalog: Mapping[str, CatalogColumn], cursor: Any
+    table: SourceTable, name: str, last: int, catalog: Mapping[str, CatalogColumn], dropped: Collection[int]
 ) -> int:
     """Return the number of a new column that the catalog does not name any more, the first one behind the last column
-    before; 0 if the table is gone."""
+    before; 0 if the table is gone. ``dropped`` are those that have gone since."""
     now = {each.number: each.name for each in catalog.values()}
-    number = min((each for each in {*now, *read_dropped(cursor, table.detail["oid"])} if each > last), default=0)
+    number = min((each for each in {*now, *dropped} if each > last), default=0)
     if number in now:
         raise _changed(table, f"the new column {name!r} was renamed to {now[number]!r}")
     return number
 
 
-def _check_added(table: SourceTable, column: SourceColumn, now: CatalogColumn | None, last: int) -> None:
+def _check_added(
+    table: SourceTable, column: SourceColumn, now: CatalogColumn | None, last: int, dropped: Collection[int]
+) -> None:
     if now is not None and now.number <= last:  # numbers grow
         raise _changed(
             table,
             f"the column {column.name!r} is not new: it had another name, was generated, or was dropped and added "
             "again",
         )
+    if now is not None and any(last < each < now.number for each in dropped):  # the stream would have it before
+        raise _changed(table, f"the column {column.name!r} was dropped, and another one has its name")
     if now is not None and now.has_default and now.missing is None:
         raise _changed(
             table,

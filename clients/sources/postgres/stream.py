@@ -33,7 +33,7 @@ class ChangeStream:
         self._relations = relations
         self._limits = limits
         self._after = lsn_of(after)
-        self._confirmed = self._last_start = self._commit_lsn = 0
+        self._confirmed = self._last_start = self._commit_lsn = self._xid = 0
         self._ahead = 0
         """Up to where psycopg2 may confirm by itself."""
         self._connection: Any = dsn.connect_for_replication()
@@ -120,7 +120,7 @@ class ChangeStream:
                     yield self._cut(end)
 
     def _take_begin(self, begin: Begin) -> None:
-        self._commit_lsn = begin.commit_lsn
+        self._commit_lsn, self._xid = begin.commit_lsn, begin.xid
         self._is_skipped = begin.commit_lsn < self._after  # the store has it
         self._is_open = True
 
@@ -146,7 +146,7 @@ class ChangeStream:
 
     def _take_relation(self, relation: Relation, catalog: Any) -> None:
         with self._dsn.errors():
-            table, news = self._relations.read(relation, catalog)
+            table, news = self._relations.read(relation, self._xid, catalog)
         self._pending.setdefault(relation.oid, [])
         if table == self._tables.get(relation.oid):  # a vacuum is enough for PostgreSQL to describe a table again
             return

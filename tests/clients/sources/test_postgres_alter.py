@@ -125,6 +125,9 @@ def test_other_changes_stop_with_all_rows_before_and_a_new_copy_goes_on(
         (["RENAME note TO text", None, "RENAME text TO note, ADD text text"], "'note' was renamed"),
         (["ADD city text", None, "RENAME city TO town"], "'city' was renamed to 'town'"),
         (["ADD city text", None, "RENAME city TO town", None, "RENAME town TO city"], "'city' was renamed"),
+        (["ADD x text", "DROP x", "ADD city text", None, "RENAME city TO town"], "'city' was renamed to 'town'"),
+        (["ADD city text", None, "DROP city", "ADD city text"], "'city' was dropped, and another one"),
+        (["ADD city text", None, "DROP city", "ADD city text DEFAULT 'Oslo'", None], "'city' was dropped, and another"),
     ],
 )
 def test_a_column_that_was_renamed_before_the_stream_is_read_stops(
@@ -162,6 +165,49 @@ def test_columns_that_were_dropped_before_the_stream_is_read_are_followed(
     source.execute("UPDATE orders SET b = 'x'")
     catch_up(orders, "public.orders")
     assert of_store(orders, "orders", ["id", "amount", "price", "b"]) == of_postgres(source, "orders")
+
+
+def test_columns_that_were_dropped_at_once_are_not_taken_for_others(
+    orders: Database, source: PostgresServer, catch_up: CatchUp
+) -> None:
+    for statement in ("ADD x text", "DROP x", "ADD a text", "ADD y int", "DROP y", "ADD b text"):
+        source.execute(f"ALTER TABLE orders {statement}")
+    source.execute("UPDATE orders SET a = 'a', b = 'b' WHERE id = 1", "ALTER TABLE orders DROP a")
+    source.execute("UPDATE orders SET b = 'x' WHERE id = 2")
+    catch_up(orders, "public.orders")
+    assert of_store(orders, "orders", ["id", "note", "amount", "price", "b"]) == of_postgres(source, "orders")
+    assert orders.table("orders").get(1)["a"] == "a"  # pyright: ignore[reportOptionalSubscript]
+
+
+@pytest.mark.parametrize(
+    ("options", "default", "follows"),
+    [
+        ({}, "", True),
+        ({}, " DEFAULT 'x'", False),
+        ({"read_default": "x", "write_default": "x"}, " DEFAULT 'x'", True),
+        ({"read_default": "x", "write_default": "y"}, " DEFAULT 'x'", False),
+        ({"write_default": "y"}, "", False),
+    ],
+)
+def test_a_column_that_the_store_has_before_the_source(
+    embedded: Database,
+    source: PostgresServer,
+    catch_up: CatchUp,
+    options: dict[str, str],
+    default: str,
+    follows: bool,
+) -> None:
+    source.execute("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+    schema = pa.schema([pa.field("id", pa.int32(), nullable=False), ("note", pa.string())])
+    embedded.create_table("a", schema, "id", column_options={"note": options} if options else None)
+    catch_up(embedded, "public.a")
+    source.execute("INSERT INTO a VALUES (2)", f"ALTER TABLE a ADD note text{default}", "INSERT INTO a VALUES (3, 'z')")
+    if follows:
+        catch_up(embedded, "public.a")
+        assert of_store(embedded, "a") == of_postgres(source, "a")
+    else:
+        with pytest.raises(ConflictError, match=r"a column 'note' already.*--again"):
+            catch_up(embedded, "public.a")
 
 
 @pytest.mark.parametrize(
