@@ -209,10 +209,10 @@ def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Callabl
     import pyarrow.json
 
     schema = pa.schema([column.field.with_nullable(True) for column in columns])
-    # Read dates as text, since Arrow's JSON reader has no dates, and bytes as UTF-8 text.
+    # Read dates and times as text: Arrow's JSON reader has no dates, and takes numbers for times. Bytes are UTF-8 text.
     if not columns:
         raise InvalidArgumentError(_NO_COLUMN)
-    asked = [each.with_type(pa.string()) if pa.types.is_date(each.type) else each for each in schema]
+    asked = [each.with_type(pa.string()) if _is_text(each.type) else each for each in schema]
     parsing = pyarrow.json.ParseOptions(explicit_schema=pa.schema(asked))
     table = pyarrow.json.read_json(io.BytesIO(block), read_options=_one_block(block), parse_options=parsing)
     if unknown := [name for name in table.schema.names if name not in schema.names and not overlooked(name)]:
@@ -222,12 +222,16 @@ def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Callabl
     batch = table.select(schema.names).combine_chunks().to_batches()[0]
     if any(map(infinities, batch.columns)):
         raise InvalidArgumentError("a number is too large")
-    dates = [column for column, field in zip(columns, schema, strict=True) if pa.types.is_date(field.type)]
+    dates = [column for column, field in zip(columns, schema, strict=True) if _is_text(field.type)]
     made, wrong = columns_of_text([batch.column(column.name) for column in dates], dates)
     if wrong:
         raise InvalidArgumentError(next(iter(wrong.values())))
     by_name = {column.name: values for column, values in zip(dates, made, strict=True)}
     return pa.RecordBatch.from_arrays([by_name.get(name, batch.column(name)) for name in schema.names], schema=schema)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_date(kind) or pa.types.is_time(kind)
 
 
 def _one_block(block: bytes) -> Any:

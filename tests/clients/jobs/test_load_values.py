@@ -89,3 +89,13 @@ def test_fractions_of_a_microsecond_are_refused(
 def test_digits_that_say_nothing_are_taken(target: Database, tmp_path: Path, digits: str) -> None:
     moment = dt.datetime(2020, 1, 1, 0, 0, 0, 123_456)
     assert set(load_cells(target, tmp_path, pa.timestamp("us"), f'"2020-01-01 00:00:00.{digits}"')) == {moment}
+
+
+@pytest.mark.parametrize("kind", [pa.time64("us"), pa.time32("s")], ids=str)
+def test_a_number_is_no_time(target: Database, tmp_path: Path, kind: pa.DataType) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "c": 5}\n')
+    (tmp_path / "b.jsonl").write_text('{"id": 2, "c": "10:00:01"}\n{"id": 3, "c": null}\n')
+    table = target.create_table("t", pa.schema([("id", pa.int64()), ("c", kind)]), ["id"])
+    result = load(target, "t", tmp_path)
+    assert (result.applied, [error.row for error in result.errors]) == (2, [0])
+    assert table.scan(ordered=True).to_arrow()["c"].to_pylist() == [dt.time(10, 0, 1), None]
