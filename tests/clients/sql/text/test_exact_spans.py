@@ -55,6 +55,13 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nyala.Database]:
         ("TIME '12:00' < c", [2, 4]),
         ("n BETWEEN TIME '01:00:00' AND TIME '12:30:00'", [1, 2]),
         ("c IN (TIME '01:00:00')", [1]),
+        ("c > '12:00'::time", [2, 4]),
+        ("'12:30'::time without time zone = n", [2]),
+        ("c >= CAST('12:30:00' AS time)", [2, 4]),
+        ("n BETWEEN '01:00'::time AND CAST('12:30' AS TIME WITHOUT TIME ZONE)", [1, 2]),
+        ("c IN ('01:00'::time, '23:59:59'::time)", [1, 4]),
+        ("c > '12:00'", [2, 4]),
+        ("n = '12:30'", [2]),
     ],
 )
 def test_spans_are_compared_by_their_lengths(db: nyala.Database, condition: str, keys: list[int]) -> None:
