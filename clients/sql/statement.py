@@ -34,6 +34,7 @@ from .text.json_paths import with_json_functions
 from .text.names import lower, quoted
 from .text.null_lists import without_null_lists
 from .text.parsed_text import ParsedText, read_text
+from .text.patterns import with_regular_patterns
 from .text.postgres_words import with_known_functions
 from .text.precedence import with_parentheses, with_powers
 from .text.right_joins import without_right_joins
@@ -48,6 +49,7 @@ CATALOG, SCHEMA = "nyala", "public"
 _REWRITES = (
     with_json_functions,
     with_known_functions,
+    with_regular_patterns,
     with_powers,
     with_parentheses,
     without_null_lists,
