@@ -31,11 +31,12 @@ from .text.distinct_orders import with_numbered_orders
 from .text.edits import Edit, edited
 from .text.first_lists import FirstLists, first_lists
 from .text.json_paths import with_json_functions
+from .text.moment_formats import with_known_formats
 from .text.names import lower, quoted
 from .text.null_lists import without_null_lists
 from .text.parsed_text import ParsedText, read_text
 from .text.patterns import with_regular_patterns
-from .text.postgres_words import with_known_functions
+from .text.postgres_words import with_known_words
 from .text.precedence import with_parentheses, with_powers
 from .text.right_joins import without_right_joins
 from .time_travel import Moments, in_time, moves_in_time
@@ -48,7 +49,8 @@ INFORMATION = "information_schema"
 CATALOG, SCHEMA = "nyala", "public"
 _REWRITES = (
     with_json_functions,
-    with_known_functions,
+    with_known_words,
+    with_known_formats,
     with_regular_patterns,
     with_powers,
     with_parentheses,
@@ -234,6 +236,10 @@ def _kind(parts: ParsedText) -> Kind:
     if isinstance(tree, exp.Select) and tree.args.get("into"):
         raise InvalidArgumentError("SELECT INTO is not supported: write CREATE TABLE name AS SELECT ...")
     if isinstance(tree, exp.Query | exp.Values):
+        if any(not each.args.get("distinct") for each in parts.of(exp.Intersect, exp.Except)):
+            raise InvalidArgumentError(
+                "INTERSECT ALL and EXCEPT ALL are not supported: leave out ALL, or count the rows"
+            )
         if parts.of(exp.Insert, exp.Update, exp.Delete, exp.Merge):
             raise InvalidArgumentError("a change inside WITH is not supported: send it as a statement of its own")
         return Kind.QUERY
