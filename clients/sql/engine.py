@@ -34,6 +34,7 @@ from .information import described, information, shown
 from .integers import integer_columns
 from .leaves.planning import Leaf, LeafTable, needs, plan_lines, reads_only, register, register_rows, unread
 from .leaves.reader import LeafReader
+from .merged_columns import merged_columns
 from .overflow import checked
 from .parameters import parameter_types
 from .plans import QueryPlan, QueryPlans
@@ -319,6 +320,7 @@ class _Running:
         """Plan the query, so that it keeps to NULL in lists and to numbers beside decimals, and its computations of
         integers do not wrap around. Return it with its optimized plan."""
         tables = {**{name: table.schema for name, table in self._tables.items()}, **self._memory()}
+        self._text = merged_columns(self._text, tables)
         if self._query.has_lists:
             self._text = exact_lists(self._text, tables)
         self._text = exact_spans(self._text, tables)

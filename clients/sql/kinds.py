@@ -7,7 +7,7 @@ highest is that type. Lists, maps and structs have the kinds of what is in them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -150,7 +150,7 @@ class Kinds(ABC):
         if isinstance(node, _VALUES):
             return self.of(node.this, scope)
         if isinstance(node, exp.Subquery | exp.Any | exp.All):
-            columns = self._answer(node).columns
+            columns = self.answer(node).columns
             return columns[0][1] if len(columns) == 1 else 0
         if isinstance(node, exp.Cast):
             return self._of_cast(node.to)
@@ -196,7 +196,11 @@ class Kinds(ABC):
 
     def most(self, nodes: Sequence[Any], scope: Scope) -> Kind:
         """Return what nodes are that have to be of one type."""
-        return common(self.of(node, scope) for node in nodes if not isinstance(node, exp.Null))
+        return self.most_of((node, scope) for node in nodes)
+
+    def most_of(self, nodes: Iterable[tuple[Any, Scope]]) -> Kind:
+        """Return what nodes of several scopes are that have to be of one type."""
+        return common(self.of(node, scope) for node, scope in nodes if not isinstance(node, exp.Null))
 
     def _of_column(self, column: exp.Column, scope: Scope | None) -> Kind:
         parts = [_name(part) for part in column.parts]
@@ -206,9 +210,9 @@ class Kinds(ABC):
         while scope is not None:
             for alias, source in scope.sources.items():
                 if len(parts) > 1 and parts[0].lower() == alias.lower():
-                    return _below(self._columns_of(source, alias), parts[1:])
-            for alias, source in scope.sources.items():
-                columns = self._columns_of(source, alias)
+                    return _below(self.columns(source, alias), parts[1:])
+            for alias, source in _selected(scope):
+                columns = self.columns(source, alias)
                 if parts[0] in columns or not columns:  # it may be a column of a table that is not known
                     return common([_below(columns, parts), *named])
             scope = scope.parent
@@ -222,12 +226,12 @@ class Kinds(ABC):
         answer = [each for each in query.selects if isinstance(each, exp.Alias)] if isinstance(query, exp.Query) else []
         return [self.of(each, scope) for each in answer if _name(each.args["alias"]) == name]
 
-    def _columns_of(self, source: Any, alias: str) -> Mapping[str, Kind]:
+    def columns(self, source: Any, alias: str) -> Mapping[str, Kind]:
         """Return the columns of a table of FROM."""
         if isinstance(source, Scope):
             query = source.expression
             names = _renamed(query) or ([alias] if isinstance(query, exp.Unnest) else [])
-            answer = self._answer(query)
+            answer = self.answer(query)
             if not names:
                 return dict(answer.columns)
             return {} if answer.has_star else dict(zip(names, (kind for _, kind in answer.columns), strict=False))
@@ -235,43 +239,43 @@ class Kinds(ABC):
             return {}
         return self.tables.get(_name(source.this), {})
 
-    def _answer(self, query: Any) -> _Answer:
+    def answer(self, query: Any) -> Answer:
         """Return the columns of a query's answer."""
         while isinstance(query, exp.Subquery | exp.Lateral | exp.CTE | exp.Any | exp.All):
             query = query.this
         if isinstance(query, exp.SetOperation):
-            return self._answer(query.this).joined(self._answer(query.expression))
+            return self.answer(query.this).joined(self.answer(query.expression))
         scope = self.scopes.get(id(query))
         if scope is None:
-            return _Answer([])
+            return Answer([])
         if isinstance(query, exp.Unnest):
-            return _Answer([("", _part(self.of(each, scope))) for each in query.expressions])
+            return Answer([("", _part(self.of(each, scope))) for each in query.expressions])
         if isinstance(query, exp.Values):
             rows = [row.expressions for row in query.expressions if isinstance(row, exp.Tuple)]
             kinds = [self.most(list(cells), scope) for cells in zip(*rows, strict=False)]
-            return _Answer([(f"column{place + 1}", kind) for place, kind in enumerate(kinds)])
-        answer = _Answer([])
+            return Answer([(f"column{place + 1}", kind) for place, kind in enumerate(kinds)])
+        answer = Answer([])
         for each in query.selects if isinstance(query, exp.Select) else []:
             if each.is_star:
                 answer.has_star = True
                 table = each.args.get("table")  # of t.*
-                for alias, source in scope.sources.items():
+                for alias, source in _selected(scope):
                     if table is None or table.name == alias:
-                        answer.columns += self._columns_of(source, alias).items()
+                        answer.columns += self.columns(source, alias).items()
             else:
                 answer.columns.append((_output(each), self.of(each, scope)))
         return answer
 
 
 @dataclass
-class _Answer:
+class Answer:
     """The columns of a query's answer."""
 
     columns: list[tuple[str, Kind]]
     has_star: bool = False
     """Then their order is not known."""
 
-    def joined(self, other: _Answer) -> _Answer:
+    def joined(self, other: Answer) -> Answer:
         """Return the columns of a set operation."""
         if self.has_star or other.has_star:
             others = dict(other.columns)
@@ -279,7 +283,13 @@ class _Answer:
         else:
             pairs = [(name, kind, more) for (name, kind), (_, more) in zip(self.columns, other.columns, strict=False)]
         columns = [(name, common([kind, more])) for name, kind, more in pairs]
-        return _Answer(columns, self.has_star or other.has_star)
+        return Answer(columns, self.has_star or other.has_star)
+
+
+def _selected(scope: Scope) -> Iterator[tuple[str, Any]]:
+    """Yield the tables of FROM, and of UNNEST those before it; a scope also has those of WITH."""
+    names = [*dict.fromkeys(name for name, _ in scope.references), *scope.lateral_sources]
+    yield from ((name, scope.sources[name]) for name in names if name in scope.sources)
 
 
 def _part(kind: Kind, field: str | None = None) -> Kind:

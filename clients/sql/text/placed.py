@@ -52,7 +52,7 @@ class PlacingParser(NyalaSql.Parser):
 
 
 class _PlacedParser(PlacingParser):
-    """Notes where operands and computations stand."""
+    """Notes where operands and computations stand, and of a type after ``::`` where that does: ``operator``."""
 
     def _parse_term(self, *given: Any, **named: Any) -> Any:
         return self._placed(super()._parse_term, *given, **named)
@@ -66,6 +66,13 @@ class _PlacedParser(PlacingParser):
     def _parse_lambda(self, *given: Any, **named: Any) -> Any:
         return self._placed(super()._parse_lambda, *given, **named)  # an argument of a function
 
+    def _parse_dcolon(self) -> Any:
+        at = self._prev.start
+        kind = super()._parse_dcolon()
+        if kind is not None:
+            kind.meta["operator"] = at
+        return kind
+
 
 class PlacedSql(NyalaSql):
     """The dialect of queries whose expressions know where they stand."""
@@ -73,11 +80,11 @@ class PlacedSql(NyalaSql):
     Parser = _PlacedParser
 
 
-def scopes_of(text: str) -> tuple[list[Scope], dict[int, Scope]]:
+def scopes_of(text: str, dialect: type[NyalaSql] = PlacedSql) -> tuple[list[Scope], dict[int, Scope]]:
     """Return the scopes of an SQL query, and each by the ``id`` of its query. There are none if the query has a mistake
     in its names: DataFusion says which."""
     try:
-        scopes = traverse_scope(sqlglot.parse_one(text, dialect=PlacedSql))
+        scopes = traverse_scope(sqlglot.parse_one(text, dialect=dialect))
     except OptimizeError:
         return [], {}
     return scopes, {id(scope.expression): scope for scope in scopes}

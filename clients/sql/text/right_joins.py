@@ -32,7 +32,7 @@ def without_right_joins(text: str, parts: ParsedText) -> str:
     """
     rights = sum(token.text.upper() == "RIGHT" for token in parts.tokens)
     for _ in range(rights):
-        edits = next((_swap(text, *place) for place in _places(sqlglot.parse_one(text, dialect=_JoinSql), text)), None)
+        edits = next((_swap(text, *place) for place in _places(sqlglot.parse_one(text, dialect=JoinSql), text)), None)
         if edits is None:
             break
         text = edited(text, edits)
@@ -122,5 +122,7 @@ class _JoinParser(PlacingParser):
         return self._placed(super()._parse_expression, *given, **named)
 
 
-class _JoinSql(NyalaSql):
+class JoinSql(NyalaSql):
+    """The dialect of queries whose joins, tables and columns know where they stand."""
+
     Parser = _JoinParser
