@@ -9,7 +9,7 @@ the number that its shortest digits write. A number that is computed with stays 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import IntEnum
@@ -21,6 +21,7 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
 from .change.literals import DIGITS_MAX
+from .common_types import Group, casts_of, groups_of, listed_stars, named_again, operands_of, set_groups
 from .kinds import INTEGERS, Columns, Kind, Kinds, called, columns_of, common, words
 from .text.edits import Edit, edited
 from .text.placed import Cast, cast_of, edits_of, scopes_of
@@ -28,15 +29,11 @@ from .text.placed import Cast, cast_of, edits_of, scopes_of
 _DECIMALS = re.compile(r"\b(?:numeric|decimal|dec)\b", re.IGNORECASE)
 _WHOLE_MAX = 18
 """Digits of a number that DataFusion takes for an integer."""
-_COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
-_CHOSEN = (exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
-"""Functions whose result is one of their operands, which have one type."""
 _COMPUTED = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _SIGNED = (exp.Literal, exp.Parameter, exp.Paren, exp.Neg)
 """What a number with a point is made of."""
 _ROUNDED = (exp.Ceil, exp.Floor, exp.Trunc, exp.Avg, exp.Median)
 """Functions that give a double, but decimals of decimals."""
-_OPERANDS = ("this", "expression", "low", "high", "query")
 _DOUBLES = words(
     "acos acosh approx_median approx_percentile_cont array_avg array_distance array_product array_sum asin asinh atan "
     "atan2 atanh cbrt corr cos cosh cosine_distance cot covar covar_pop covar_samp cume_dist degrees dot_product exp "
@@ -50,8 +47,8 @@ _SCALE = 10
 _REMEMBERED_TEXT_MAX = 1 << 16
 
 
-class _NumberKind(IntEnum):
-    """What an expression is. Of several that have to be of one type, the highest is that type."""
+class NumberKind(IntEnum):
+    """What number an expression of SQL is. Of several that have to be of one type, the highest is that type."""
 
     OTHER = 0
     NULL = 1
@@ -63,17 +60,17 @@ class _NumberKind(IntEnum):
 
 
 _CASTS = {
-    exp.DType.TINYINT: _NumberKind.WHOLE,
-    exp.DType.SMALLINT: _NumberKind.WHOLE,
-    exp.DType.INT: _NumberKind.WHOLE,
-    exp.DType.BIGINT: _NumberKind.WHOLE,
-    exp.DType.DECIMAL: _NumberKind.DECIMAL,
-    exp.DType.FLOAT: _NumberKind.DOUBLE,
-    exp.DType.DOUBLE: _NumberKind.DOUBLE,
+    exp.DType.TINYINT: NumberKind.WHOLE,
+    exp.DType.SMALLINT: NumberKind.WHOLE,
+    exp.DType.INT: NumberKind.WHOLE,
+    exp.DType.BIGINT: NumberKind.WHOLE,
+    exp.DType.DECIMAL: NumberKind.DECIMAL,
+    exp.DType.FLOAT: NumberKind.DOUBLE,
+    exp.DType.DOUBLE: NumberKind.DOUBLE,
 }
-_Parameter = tuple[_NumberKind, str]
+NumberParameter = tuple[NumberKind, str]
 """What a parameter is, and its digits if it is a number with a point."""
-_UNKNOWN: _Parameter = (_NumberKind.OTHER, "")
+_UNKNOWN: NumberParameter = (NumberKind.OTHER, "")
 
 
 def exact_numbers(text: str, tables: Mapping[str, pa.Schema], values: Mapping[str, pa.Scalar] | None = None) -> str:
@@ -83,21 +80,31 @@ def exact_numbers(text: str, tables: Mapping[str, pa.Schema], values: Mapping[st
     types += [str(value.type) for value in (values or {}).values()]
     if not (any("decimal" in kind for kind in types) or _DECIMALS.search(text)):
         return text
-    columns = tuple((name, columns_of(schema, _kind_of_type)) for name, schema in tables.items())
-    parameters = tuple((name, _parameter(value)) for name, value in (values or {}).items())
-    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _exact)(text, columns, parameters)
+    given = number_columns(tables), number_parameters(values)
+    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _exact)(text, *given)
+
+
+def number_columns(tables: Mapping[str, pa.Schema]) -> tuple[tuple[str, Columns], ...]:
+    """Return what numbers the columns of the tables of a query are."""
+    return tuple((name, columns_of(schema, _kind_of_type)) for name, schema in tables.items())
+
+
+def number_parameters(values: Mapping[str, pa.Scalar] | None) -> tuple[tuple[str, NumberParameter], ...]:
+    """Return what numbers the parameters of a query are."""
+    return tuple((name, _parameter(value)) for name, value in (values or {}).items())
 
 
 def _exact(
-    text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, _Parameter], ...] = ()
+    text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, NumberParameter], ...] = ()
 ) -> str:
     scopes, by_query = scopes_of(text)
-    kinds = _Numbers({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
-    nodes = [(node, scope) for scope in scopes for node in scope.walk()]
-    groups = [(group, scope) for node, scope in nodes for group in _groups(node)]
-    casts = [cast for group, scope in groups for cast in _casts(group, scope, kinds)]
-    numbers = [edit for group, scope in groups for edit in _numbers(group, scope, kinds)]
-    return edited(text, edits_of(casts) + numbers) if casts or numbers else text
+    kinds = Numbers({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
+    if stars := listed_stars(scopes, kinds, (NumberKind.DECIMAL, NumberKind.DOUBLE)):
+        return _exact(edited(text, stars), tables, parameters)
+    groups = [group for scope in scopes for group in (*groups_of(scope, operands_of), *set_groups(scope))]
+    casts = [cast for group in groups for cast in _casts(group, kinds)]
+    numbers = [edit for group in groups for edit in _numbers(group, kinds)]
+    return edited(text, edits_of(casts) + numbers + named_again(casts, groups)) if casts or numbers else text
 
 
 _remembered = lru_cache(256)(_exact)
@@ -105,20 +112,22 @@ _remembered = lru_cache(256)(_exact)
 
 def _kind_of_type(kind: pa.DataType) -> int:
     if pa.types.is_decimal(kind):
-        return _NumberKind.DECIMAL
+        return NumberKind.DECIMAL
     if pa.types.is_floating(kind):
-        return _NumberKind.DOUBLE
-    return _NumberKind.WHOLE if pa.types.is_integer(kind) else _NumberKind.OTHER
+        return NumberKind.DOUBLE
+    return NumberKind.WHOLE if pa.types.is_integer(kind) else NumberKind.OTHER
 
 
-def _parameter(value: pa.Scalar) -> _Parameter:
+def _parameter(value: pa.Scalar) -> NumberParameter:
     """Return what a parameter is, and its digits if it is a number with a point."""
     if not value.is_valid:
-        return _NumberKind.NULL, ""
+        return NumberKind.NULL, ""
     if pa.types.is_floating(value.type):
         written = repr(value.as_py())
-        return (_NumberKind.NUMBER, written) if _decimal(written) else (_NumberKind.DOUBLE, "")
-    return _NumberKind(_kind_of_type(value.type)), ""
+        return (NumberKind.NUMBER, written) if _decimal(written) else (NumberKind.DOUBLE, "")
+    if pa.types.is_list(value.type):  # of ANY
+        return NumberKind(_kind_of_type(value.type.value_type)), ""
+    return NumberKind(_kind_of_type(value.type)), ""
 
 
 def _decimal(text: str) -> str:
@@ -131,43 +140,27 @@ def _decimal(text: str) -> str:
     return f"CAST('{number:f}' AS NUMERIC({digits}, {len(rest)}))" if digits <= DIGITS_MAX else ""
 
 
-def _groups(node: exp.Expr) -> Iterator[Sequence[exp.Expr]]:
-    """Yield the operands of an expression that have to be of one type."""
-    if isinstance(node, exp.Case):
-        branches: list[exp.Expr] = node.args["ifs"]
-        if node.this is not None:
-            yield [node.this, *(branch.this for branch in branches)]
-        default = node.args.get("default")
-        yield [*(branch.args["true"] for branch in branches), *([] if default is None else [default])]
-    elif isinstance(node, (*_COMPARED, *_CHOSEN)):
-        yield [operand for name in _OPERANDS if (operand := node.args.get(name)) is not None] + node.expressions
-
-
-def _casts(operands: Sequence[exp.Expr], scope: Scope, kinds: _Numbers) -> Iterator[Cast]:
+def _casts(operands: Group, kinds: Numbers) -> Iterator[Cast]:
     """Yield the casts of decimals beside doubles, and of rounded decimals, whose type is not the one that DataFusion
     takes it for."""
-    common_kind = kinds.most(operands, scope)
-    if common_kind not in (_NumberKind.DECIMAL, _NumberKind.DOUBLE):
+    common_kind = kinds.most_of(operands)
+    if common_kind not in (NumberKind.DECIMAL, NumberKind.DOUBLE):
         return
-    for operand in operands:
-        if kinds.of(operand, scope) != _NumberKind.DECIMAL or _is_list(operand):
+    for operand, scope in operands:
+        if kinds.of(operand, scope) != NumberKind.DECIMAL:
             continue
-        if common_kind == _NumberKind.DOUBLE:
-            yield cast_of(operand, "DOUBLE PRECISION")
+        if common_kind == NumberKind.DOUBLE:
+            yield from casts_of(operand, "DOUBLE PRECISION")
         elif isinstance(operand, exp.Round):
             digits = operand.args.get("decimals") or exp.Literal.number(0)
             yield cast_of(operand, f"DECIMAL({DIGITS_MAX}, {digits.name if digits.is_int else _SCALE})")
 
 
-def _is_list(operand: exp.Expr) -> bool:
-    return isinstance(operand, exp.Any | exp.All) or operand.arg_key == "query"
-
-
-def _numbers(operands: Sequence[exp.Expr], scope: Scope, kinds: _Numbers) -> Iterator[Edit]:
+def _numbers(operands: Group, kinds: Numbers) -> Iterator[Edit]:
     """Yield the edits that make decimals of numbers beside decimals."""
-    if kinds.most(operands, scope) != _NumberKind.DECIMAL:
+    if kinds.most_of(operands) != NumberKind.DECIMAL:
         return
-    for operand in operands:
+    for operand, _ in operands:
         number = operand
         while isinstance(number, exp.Paren | exp.Neg):
             number = number.this
@@ -178,11 +171,11 @@ def _numbers(operands: Sequence[exp.Expr], scope: Scope, kinds: _Numbers) -> Ite
 
 
 @dataclass
-class _Numbers(Kinds):
-    """Which of the expressions of an SQL query are decimals, doubles and others."""
+class Numbers(Kinds):
+    """Which of the expressions of an SQL query are integers, decimals, doubles and others."""
 
-    parameters: Mapping[str, _Parameter] = field(default_factory=dict)
-    BEGUN: ClassVar[int] = _NumberKind.NULL
+    parameters: Mapping[str, NumberParameter] = field(default_factory=dict)
+    BEGUN: ClassVar[int] = NumberKind.NULL
 
     def written(self, node: Any) -> str:
         """Return the digits of a number; empty for anything else."""
@@ -192,35 +185,39 @@ class _Numbers(Kinds):
 
     def _of(self, node: Any, scope: Scope) -> Kind:
         kind = self._of_node(node, scope)
-        return _NumberKind.DOUBLE if kind == _NumberKind.NUMBER and not isinstance(node, _SIGNED) else kind
+        return NumberKind.DOUBLE if kind == NumberKind.NUMBER and not isinstance(node, _SIGNED) else kind
 
     def _of_node(self, node: Any, scope: Scope) -> Kind:
         if isinstance(node, exp.Null):
-            return _NumberKind.NULL
+            return NumberKind.NULL
         if isinstance(node, exp.Literal):
             if node.is_string:
-                return _NumberKind.OTHER
+                return NumberKind.OTHER
             if node.is_int:
-                return _NumberKind.WHOLE
-            return _NumberKind.NUMBER if _decimal(node.this) else _NumberKind.DOUBLE
+                return NumberKind.WHOLE
+            return NumberKind.NUMBER if _decimal(node.this) else NumberKind.DOUBLE
         if isinstance(node, exp.Parameter):
             return self.parameters.get(node.name, _UNKNOWN)[0]
+        if isinstance(node, exp.Any) and isinstance(node.this.unnest(), exp.Parameter):
+            return self.of(node.this.unnest(), scope)
         if isinstance(node, exp.Neg | exp.Sum | exp.Round):
             return self.of(node.this, scope)
         if isinstance(node, _ROUNDED):
             kind = self.of(node.this, scope)
-            return kind if kind in (_NumberKind.OTHER, _NumberKind.DECIMAL) else _NumberKind.DOUBLE
+            return kind if kind in (NumberKind.OTHER, NumberKind.DECIMAL) else NumberKind.DOUBLE
         if isinstance(node, _COMPUTED):
             sides = [self.of(side, scope) for side in (node.this, node.expression)]
-            return _NumberKind.DOUBLE if _NumberKind.NUMBER in sides and all(sides) else common(sides)
+            return NumberKind.DOUBLE if NumberKind.NUMBER in sides and all(sides) else common(sides)
         if isinstance(node, exp.Func | exp.WithinGroup):
             if (name := called(node)) in INTEGERS:
-                return _NumberKind.WHOLE
+                return NumberKind.WHOLE
             if name in _DOUBLES:
-                return _NumberKind.DOUBLE
+                return NumberKind.DOUBLE
+        if isinstance(node, exp.Extract):
+            return NumberKind.DOUBLE if node.name.lower() == "epoch" else NumberKind.WHOLE
         kind = self._of_any(node, scope)
-        is_double = isinstance(node, exp.Coalesce) and node.args.get("is_nvl") and kind == _NumberKind.DECIMAL
-        return _NumberKind.DOUBLE if is_double else kind
+        is_double = isinstance(node, exp.Coalesce) and node.args.get("is_nvl") and kind == NumberKind.DECIMAL
+        return NumberKind.DOUBLE if is_double else kind
 
     def _of_type(self, kind: Any) -> int:
-        return _CASTS.get(kind, _NumberKind.OTHER)
+        return _CASTS.get(kind, NumberKind.OTHER)

@@ -27,6 +27,7 @@ from ...schemas.phrases import counted
 from .functions import CHANGING
 from .one_table import OneTable, one_table
 from .overflow import COMPUTED
+from .text.array_lists import with_lists_of_arrays
 from .text.distinct_orders import with_numbered_orders
 from .text.edits import Edit, edited
 from .text.first_lists import FirstLists, first_lists
@@ -53,6 +54,7 @@ _REWRITES = (
     with_known_formats,
     with_regular_patterns,
     with_powers,
+    with_lists_of_arrays,
     with_parentheses,
     without_null_lists,
     with_numbered_orders,

@@ -54,6 +54,10 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nyala.Database]:
         ("t.d = x", [1]),
         ("coalesce(x, d) > -0.5", [1, 2, 3]),
         ("x IN (d, 1e30)", [1, 2]),
+        ("d = ANY (ARRAY[9999999.99, 0.5])", [1]),
+        ("d <> ALL (ARRAY[9999999.99])", [2, 3]),
+        ("d = ANY (ARRAY[7])", [3]),
+        ("d IN (9999999.99)", [1]),
     ],
 )
 def test_decimals_are_compared_as_they_are_written(db: nyala.Database, condition: str, ids: list[int]) -> None:
@@ -84,6 +88,13 @@ def test_names_and_sums(db: nyala.Database) -> None:
         ("SELECT id FROM t WHERE large::numeric(38,2) < -1.5e3", [1]),
         ("SELECT s.id FROM u AS s WHERE s.st.d = 9999999.99 AND tags[1] = 9999999.99 AND st.d = s.tags[1]", [1]),
         ("SELECT max(x) AS x FROM t WHERE d < x AND id = 2", [1e30]),
+        ("WITH z AS (SELECT x AS d FROM t) SELECT d FROM t WHERE d = 9999999.99", [9999999.99]),
+        ("SELECT d FROM t WHERE id = 1 INTERSECT SELECT x FROM t", [9999999.99]),
+        ("SELECT x FROM t WHERE id = 1 EXCEPT SELECT d FROM t", []),
+        ("SELECT d FROM t WHERE id = 1 UNION SELECT x FROM t WHERE id = 1", [9999999.99]),
+        ("SELECT max(d) FROM (SELECT d FROM t UNION ALL SELECT x FROM t WHERE id < 3) AS q", [1e30]),
+        ("SELECT d FROM t WHERE id = 1 UNION SELECT 9999999.99", [9999999.99]),
+        ("SELECT count(*) FROM (SELECT d AS k FROM t UNION ALL (SELECT x FROM t UNION ALL SELECT 1)) AS q", [7]),
     ],
 )
 def test_types_are_those_of_their_scope(db: nyala.Database, text: str, values: list[object]) -> None:
@@ -100,6 +111,8 @@ def test_types_are_those_of_their_scope(db: nyala.Database, text: str, values: l
         "d < 'NaN'::double precision",
         "CASE WHEN d IS NULL THEN d ELSE x END > d",
         "d NOT IN (SELECT x FROM t WHERE id = 3)",
+        "x NOT IN (SELECT d FROM t)",
+        "x > ALL (SELECT d FROM t WHERE id = 3)",
         "id IN (SELECT id FROM t GROUP BY id HAVING sum(d) < max(x))",
     ],
 )
@@ -118,11 +131,30 @@ def test_parameters_beside_decimals(db: nyala.Database) -> None:
         ("d + 0 > ?", 5, [1, 3]),
         ("x > ?", 1.5, [1, 2, 3]),
         ("d = ?", None, []),
+        ("d = ANY (?)", [9999999.99, 0.5], [1]),
+        ("d <> ANY (?)", [7.0], [1, 2]),
     ):
         rows = db.sql(f"SELECT id FROM t WHERE {condition} ORDER BY id", [value]).to_pylist()
         assert [row["id"] for row in rows] == ids
     plan = db.sql("EXPLAIN SELECT id FROM t WHERE d < ?", [5.5]).to_arrow()["plan"].to_pylist()
     assert '  filter in the store: {"op": "<", "column": "d", "value": {"decimal": "5.50"}}' in plan
+
+
+def test_parts_with_all_columns(db: nyala.Database) -> None:
+    db.sql("CREATE TABLE v (PRIMARY KEY (id)) AS SELECT id, d FROM t")
+    db.sql("CREATE TABLE w (PRIMARY KEY (id)) AS SELECT id, x AS d FROM t")
+    assert db.sql("SELECT * FROM v WHERE id = 1 INTERSECT SELECT * FROM w").to_pylist() == [{"id": 1, "d": 9999999.99}]
+    both = db.sql("SELECT * FROM v UNION ALL SELECT w.* FROM w ORDER BY d").to_arrow()
+    assert both["d"].to_pylist()[-2:] == pytest.approx([1e30, math.nan], nan_ok=True)
+
+
+def test_a_choice_beside_a_parameter(db: nyala.Database) -> None:
+    for text in (
+        "SELECT CASE WHEN id = 1 THEN 1 ELSE ? END AS n FROM t ORDER BY id",
+        "SELECT coalesce(?, id) AS n FROM t",
+    ):
+        assert db.sql(text, [1.5]).to_pylist()[1] == {"n": 1.5}
+    assert db.sql("SELECT CASE WHEN false THEN 1 ELSE ? END AS n", [1.5]).to_pylist() == [{"n": 1.5}]
 
 
 def test_a_choice_of_decimals_and_doubles_is_a_double(db: nyala.Database) -> None:
