@@ -25,6 +25,7 @@ from .change.conflicts import TURNS, Turns
 from .change.many import of_all_rows
 from .change.parameters import with_values
 from .deadline import Deadline, within
+from .exact_moments import exact_moments
 from .exact_numbers import exact_numbers
 from .explaining import explained
 from .failures import failure
@@ -324,8 +325,8 @@ class _Running:
         if self._query.has_lists:
             self._text = exact_lists(self._text, tables)
         self._text = exact_spans(self._text, tables)
-        named = frame = self._frame_in()
-        typed = frame = self._frame_of(exact_numbers(self._text, tables, self._values), frame)
+        named = frame = self._frame_cast(tables)
+        typed = frame = self._frame_of(self._exact(tables), frame)
         if self._query.computes:
             integers = frozenset(name for name, value in self._values.items() if pa.types.is_integer(value.type))
             columns = tuple((name, integer_columns(schema)) for name, schema in tables.items())
@@ -333,6 +334,21 @@ class _Running:
         plan = frame.optimized_logical_plan()
         self._schema = answer_schema(self._session_now, named, typed, frame, plan)
         return frame, plan
+
+    def _frame_cast(self, tables: Mapping[str, pa.Schema]) -> DataFrame:
+        """Return the plan of the text; what DataFusion takes for different types is cast before."""
+        try:
+            return self._frame_in()
+        except Exception:
+            text = self._exact(tables)
+            if text == self._text:
+                raise
+            self._text = text
+            return self._frame_in()
+
+    def _exact(self, tables: Mapping[str, pa.Schema]) -> str:
+        """Return the text with casts where DataFusion has other types than PostgreSQL."""
+        return exact_moments(exact_numbers(self._text, tables, self._values), tables, self._values)
 
     def _frame_of(self, text: str, frame: DataFrame) -> DataFrame:
         """Return the plan of an edited text; ``frame`` is that of the text before."""

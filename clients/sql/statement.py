@@ -32,6 +32,7 @@ from .text.distinct_orders import with_numbered_orders
 from .text.edits import Edit, edited
 from .text.first_lists import FirstLists, first_lists
 from .text.json_paths import with_json_functions
+from .text.microseconds import with_microseconds
 from .text.moment_formats import with_known_formats
 from .text.names import lower, quoted
 from .text.null_lists import without_null_lists
@@ -53,6 +54,7 @@ _REWRITES = (
     with_known_words,
     with_known_formats,
     with_regular_patterns,
+    with_microseconds,
     with_powers,
     with_lists_of_arrays,
     with_parentheses,

@@ -28,7 +28,7 @@ def t(embedded: Database) -> Database:
 
 
 ANSWERS: list[tuple[str, list[Any] | None, pa.DataType, list[Any]]] = [
-    ("SELECT CASE WHEN id = 2 THEN day ELSE ts END FROM t", None, pa.timestamp("ns"), [AT]),
+    ("SELECT CASE WHEN id = 2 THEN day ELSE ts END FROM t", None, pa.timestamp("us"), [AT]),
     ("SELECT 1 AS k UNION ALL SELECT 2.5 ORDER BY k", None, pa.float64(), [1.0, 2.5]),
     ("SELECT b FROM t UNION ALL SELECT c FROM t ORDER BY b", None, pa.int64(), [1, FAR]),
     ("SELECT b FROM t UNION ALL SELECT c * b FROM t ORDER BY b", None, pa.int64(), [1, FAR]),

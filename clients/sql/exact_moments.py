@@ -1,0 +1,135 @@
+"""Dates, texts and the present time that a query compares with timestamps.
+
+DataFusion compares them as nanoseconds, which end in 2262. Here they become timestamps of microseconds, as the columns
+of the store are. So are the branches of CASE, and the parts of UNION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.optimizer.scope import Scope
+
+from .common_types import Group, casts_of, groups_of, listed_stars, named_again, operands_of, set_groups
+from .kinds import Columns, Kind, Kinds, columns_of
+from .text.edits import edited
+from .text.placed import Cast, edits_of, scopes_of
+
+_REMEMBERED_TEXT_MAX = 1 << 16
+_TYPE = "TIMESTAMP(6)"
+
+
+class _MomentKind(IntEnum):
+    """What an expression is. Of several that have to be of one type, the highest is that type."""
+
+    OTHER = 0
+    NULL = 1
+    TEXT = 2
+    """A literal, or a parameter."""
+    DATE = 3
+    MOMENT = 4
+    NANOSECONDS = 5
+    """A timestamp of nanoseconds, as the present time."""
+
+
+_CASTS = {
+    exp.DType.DATE: _MomentKind.DATE,
+    exp.DType.TIMESTAMP: _MomentKind.MOMENT,
+    exp.DType.TIMESTAMPTZ: _MomentKind.MOMENT,
+}
+_NOW = (exp.CurrentTimestamp, exp.Localtimestamp)
+
+
+def exact_moments(text: str, tables: Mapping[str, pa.Schema], values: Mapping[str, pa.Scalar] | None = None) -> str:
+    """Return an SQL query that compares timestamps as microseconds. ``tables`` are those that it names, and ``values``
+    those of its parameters."""
+    if not any(pa.types.is_timestamp(each.type) for schema in tables.values() for each in schema):
+        return text
+    columns = tuple((name, columns_of(schema, _kind_of_type)) for name, schema in tables.items())
+    parameters = tuple((name, _parameter(value)) for name, value in (values or {}).items())
+    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _exact)(text, columns, parameters)
+
+
+def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, _MomentKind], ...]) -> str:
+    scopes, by_query = scopes_of(text)
+    kinds = _Moments({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
+    if stars := listed_stars(scopes, kinds, (_MomentKind.DATE, _MomentKind.MOMENT)):
+        return _exact(edited(text, stars), tables, parameters)
+    groups = [group for scope in scopes for group in (*groups_of(scope, _operands), *set_groups(scope))]
+    casts = [cast for group in groups for cast in _casts(group, kinds)]
+    return edited(text, edits_of(casts) + named_again(casts, groups)) if casts else text
+
+
+_remembered = lru_cache(256)(_exact)
+
+
+def _kind_of_type(kind: pa.DataType) -> int:
+    if pa.types.is_timestamp(kind):
+        return _MomentKind.OTHER if kind.unit == "ns" else _MomentKind.MOMENT
+    return _MomentKind.DATE if pa.types.is_date(kind) else _MomentKind.OTHER
+
+
+def _parameter(value: pa.Scalar) -> _MomentKind:
+    if not value.is_valid:
+        return _MomentKind.NULL
+    return _MomentKind.TEXT if pa.types.is_string(value.type) else _MomentKind(_kind_of_type(value.type))
+
+
+def _operands(node: exp.Expr) -> Iterator[Sequence[exp.Expr]]:
+    yield from operands_of(node)
+    if isinstance(node, exp.Sub):
+        yield [node.this, node.expression]
+
+
+def _casts(operands: Group, kinds: _Moments) -> Iterator[Cast]:
+    """Yield the casts of what is compared with timestamps."""
+    if kinds.most_of(operands) not in (_MomentKind.MOMENT, _MomentKind.NANOSECONDS):
+        return
+    for operand, scope in operands:
+        kind = kinds.of(operand, scope)
+        if kind == _MomentKind.TEXT and isinstance(operand.parent, exp.Sub):
+            continue
+        if kind in (_MomentKind.TEXT, _MomentKind.DATE, _MomentKind.NANOSECONDS):
+            yield from casts_of(operand, _TYPE)
+
+
+@dataclass
+class _Moments(Kinds):
+    """Which of the expressions of an SQL query are timestamps, dates and others."""
+
+    parameters: Mapping[str, _MomentKind] = field(default_factory=dict)
+    BEGUN: ClassVar[int] = _MomentKind.NULL
+
+    def _of(self, node: Any, scope: Scope) -> Kind:
+        if isinstance(node, exp.Null):
+            return _MomentKind.NULL
+        if isinstance(node, exp.Literal):
+            return _MomentKind.TEXT if node.is_string else _MomentKind.OTHER
+        if isinstance(node, exp.Parameter):
+            return self.parameters.get(node.name, _MomentKind.OTHER)
+        if isinstance(node, _NOW):
+            return _MomentKind.NANOSECONDS
+        if isinstance(node, exp.CurrentDate):
+            return _MomentKind.DATE
+        if isinstance(node, exp.Add | exp.Sub):
+            return self._of_sum(node, scope)
+        if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
+            return self.of(node.this, scope)
+        return self._of_any(node, scope)
+
+    def _of_sum(self, node: exp.Add | exp.Sub, scope: Scope) -> Kind:
+        """Return what a moment with an interval added is; the difference of two moments is none."""
+        left, right = self.number(node.this, scope), self.number(node.expression, scope)
+        if left >= _MomentKind.DATE and right == _MomentKind.OTHER:
+            return left
+        is_later = isinstance(node, exp.Add) and left == _MomentKind.OTHER
+        return right if is_later and right >= _MomentKind.DATE else _MomentKind.OTHER
+
+    def _of_type(self, kind: Any) -> int:
+        return _CASTS.get(kind, _MomentKind.OTHER)

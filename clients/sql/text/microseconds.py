@@ -1,0 +1,58 @@
+"""Types of timestamps, which DataFusion takes for nanoseconds: years from 1677 to 2262. The store has microseconds.
+
+``TIMESTAMP '9999-12-31'`` becomes ``TIMESTAMP(6) '9999-12-31'``, and so do casts. A literal with more than six digits
+of a second stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from .edits import Edit, edited
+from .parsed_text import ParsedText
+
+_TYPES = (TokenType.TIMESTAMP, TokenType.TIMESTAMPTZ)
+_FINE = re.compile(r"\.\d{7}")
+
+
+def with_microseconds(text: str, parts: ParsedText) -> str:
+    """Return the text of a query, whose ``parts`` these are, with types of microseconds."""
+    tokens = parts.tokens
+    if not any(token.token_type in _TYPES for token in tokens):
+        return text
+    edits: list[Edit] = []
+    opened: list[bool] = []
+    for place, token in enumerate(tokens):
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(place > 0 and tokens[place - 1].text.lower() in ("cast", "try_cast"))
+        elif token.token_type is TokenType.R_PAREN:
+            opened = opened[:-1]
+        elif token.token_type in _TYPES:
+            literal = _literal(tokens, place, bool(opened and opened[-1]))
+            if literal is not None and not _FINE.search(literal):
+                edits.append(Edit(token.end + 1, token.end + 1, "(6)"))
+    return edited(text, edits) if edits else text
+
+
+def _literal(tokens: Sequence[Token], place: int, is_cast: bool) -> str | None:
+    """Return the literal that has the type which stands at a place, or none: ``""``. None: that is no type, or has its
+    digits."""
+    after = place + 1
+    if [token.text.lower() for token in tokens[after + 1 : after + 3]] == ["time", "zone"]:
+        after += 3
+    kind = _kind(tokens, after)
+    if kind is TokenType.STRING:
+        return tokens[after].text
+    if kind in (TokenType.L_PAREN, TokenType.L_BRACKET):
+        return None
+    before = _kind(tokens, place - 1)
+    if before is TokenType.DCOLON or (is_cast and before is TokenType.ALIAS):
+        return tokens[place - 2].text if _kind(tokens, place - 2) is TokenType.STRING else ""
+    return None
+
+
+def _kind(tokens: Sequence[Token], place: int) -> TokenType | None:
+    return tokens[place].token_type if 0 <= place < len(tokens) else None
