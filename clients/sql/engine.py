@@ -46,6 +46,7 @@ from .text.exact_spans import exact_spans
 from .text.names import quoted
 from .text.right_joins import REDUCTION
 from .text.written import WrittenSql
+from .whole_numbers import whole_numbers
 
 _LIST_SHARE = 16
 """A list that runs before its query may have this part of the memory for tables."""
@@ -348,7 +349,8 @@ class _Running:
 
     def _exact(self, tables: Mapping[str, pa.Schema]) -> str:
         """Return the text with casts where DataFusion has other types than PostgreSQL."""
-        return exact_moments(exact_numbers(self._text, tables, self._values), tables, self._values)
+        text = exact_numbers(self._text, tables, self._values)
+        return whole_numbers(exact_moments(text, tables, self._values), tables, self._values)
 
     def _frame_of(self, text: str, frame: DataFrame) -> DataFrame:
         """Return the plan of an edited text; ``frame`` is that of the text before."""

@@ -9,6 +9,7 @@ from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOpti
 from .functions import FUNCTIONS
 from .statement import CATALOG, SCHEMA
 from .text.json_paths import json_functions
+from .whole_numbers import rounding_function
 from .workers import begin_workers, check_workers
 
 
@@ -43,7 +44,7 @@ class Fences:
             .with_default_catalog_and_schema(CATALOG, SCHEMA)
             .with_create_default_catalog_and_schema(True)
         )
-        self._json = json_functions()
+        self._own = (*json_functions(), rounding_function())
         self._refused: tuple[str, ...] | None = None
 
     def session(self) -> SessionContext:
@@ -56,7 +57,7 @@ class Fences:
             session.deregister_udf(name)
         for name in ("generate_series", "range"):
             session.deregister_udtf(name)
-        for function in self._json:
+        for function in self._own:
             session.register_udf(function)
         return session
 
