@@ -15,9 +15,7 @@ from sqlglot import exp
 from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.phrases import perhaps
-from ...schemas.protocol.service import ScanStream, StoreService
-from ...schemas.rows.scan import ScanSpec
-from ...schemas.rows.scan_plan import ScanPlan
+from ...schemas.protocol.service import StoreService
 from ...schemas.store.description import TableDescription
 from .answers import answer_schema, plain, plain_schema
 from .change.changes import Changes
@@ -36,6 +34,7 @@ from .integers import integer_columns
 from .leaves.planning import Leaf, LeafTable, needs, plan_lines, reads_only, register, register_rows, unread
 from .leaves.reader import LeafReader
 from .merged_columns import merged_columns
+from .noting import NotingStore
 from .overflow import checked
 from .parameters import parameter_types
 from .plans import QueryPlan, QueryPlans
@@ -45,6 +44,7 @@ from .text.exact_lists import exact_lists
 from .text.exact_spans import exact_spans
 from .text.names import quoted
 from .text.right_joins import REDUCTION
+from .text.same_names import OwnNames, refuses_same_names, with_own_names
 from .text.written import WrittenSql
 from .whole_numbers import whole_numbers
 
@@ -203,12 +203,13 @@ class _Running:
         self._engine = engine
         self._query = query
         self._text = query.text
+        self._named = OwnNames(query.text)
         self._schema: pa.Schema | None = None
         """Names and types of the answer; None: it is not planned yet."""
         self._deadline = deadline
         self._values = values
         """Of its parameters, by name. A statement that is only described has none."""
-        self._store = _Noting(engine._store)
+        self._store = NotingStore(engine._store)
         self._more = more or {}
         """Tables in memory."""
         self._snapshot = self._read_at(as_of)
@@ -280,7 +281,7 @@ class _Running:
             try:
                 self._frame_checked()
             except Exception:  # a parameter without a type, or a mistake, which the query has as well
-                return self._frame_in().schema()
+                return self._named.shown(self._frame_in().schema())
             return self._schema
 
         return plain_schema(self._failing(planned))
@@ -326,26 +327,31 @@ class _Running:
         if self._query.has_lists:
             self._text = exact_lists(self._text, tables)
         self._text = exact_spans(self._text, tables)
-        named = frame = self._frame_cast(tables)
+        named = frame = self._frame_named(tables)
         typed = frame = self._frame_of(self._exact(tables), frame)
         if self._query.computes:
             integers = frozenset(name for name, value in self._values.items() if pa.types.is_integer(value.type))
             columns = tuple((name, integer_columns(schema)) for name, schema in tables.items())
             frame = self._frame_of(checked(self._text, columns, integers), frame)
         plan = frame.optimized_logical_plan()
-        self._schema = answer_schema(self._session_now, named, typed, frame, plan)
+        self._schema = self._named.shown(answer_schema(self._session_now, named, typed, frame, plan))
         return frame, plan
 
-    def _frame_cast(self, tables: Mapping[str, pa.Schema]) -> DataFrame:
-        """Return the plan of the text; what DataFusion takes for different types is cast before."""
+    def _frame_named(self, tables: Mapping[str, pa.Schema]) -> DataFrame:
+        """Return the plan of the text. Columns that share a name get others, and what DataFusion takes for different
+        types is cast before."""
         try:
             return self._frame_in()
-        except Exception:
-            text = self._exact(tables)
+        except Exception as error:
+            named = self._named
+            if refuses_same_names(error):
+                columns = {name for schema in tables.values() for name in schema.names}
+                named = with_own_names(self._text, columns)
+            text = self._exact(tables) if named is self._named else named.text
             if text == self._text:
                 raise
-            self._text = text
-            return self._frame_in()
+            self._named, self._text = named, text
+            return self._frame_named(tables)
 
     def _exact(self, tables: Mapping[str, pa.Schema]) -> str:
         """Return the text with casts where DataFusion has other types than PostgreSQL."""
@@ -434,42 +440,6 @@ class _Running:
                 raise self._store.first_error from None
             columns = [name for table in self._tables.values() for name in table.schema.names]
             raise failure(error, columns, FUNCTIONS, self._engine._limits.memory_bytes) from None
-
-
-class _Noting:
-    """A store whose errors are noted, since DataFusion makes text of them."""
-
-    def __init__(self, store: StoreService) -> None:
-        self._store = store
-        self.first_error: StoreError | None = None
-
-    def _note(self, error: StoreError) -> None:
-        self.first_error = self.first_error or error
-
-    def plan(self, spec: ScanSpec) -> ScanPlan:
-        """See StoreService."""
-        return self._noting(lambda: self._store.plan(spec))
-
-    def scan(self, spec: ScanSpec) -> ScanStream:
-        """See StoreService."""
-        stream = self._noting(lambda: self._store.scan(spec))
-        return replace(stream, batches=self._batches(stream))
-
-    def _batches(self, stream: ScanStream) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from stream.batches
-        except StoreError as error:
-            self._note(error)
-            raise
-        finally:
-            stream.close()
-
-    def _noting(self, work: Callable[[], Any]) -> Any:
-        try:
-            return work()
-        except StoreError as error:
-            self._note(error)
-            raise
 
 
 def _whole(table: pa.Table) -> Result:

@@ -21,7 +21,7 @@ from ....schemas.table.column import ColumnDefinition
 from ....schemas.table.partition import HashLevel, RangeLevel
 from ....schemas.table.table import TableDefinition, TableOptions
 from ..text.dialect import PartitionLevels
-from ..text.names import name_of, refuse_others, shown, table_name
+from ..text.names import name_of, refuse_others, refuse_repeated, shown, table_name
 from .columns import built_column, definition_of, setting
 from .partitions import levels_of
 from .refusals import refuse_kind
@@ -224,6 +224,7 @@ def _create_as(
         if len(parts.names) != rows.num_columns:
             raise InvalidArgumentError(f"CREATE TABLE names {len(parts.names)} columns and has {rows.num_columns}")
         rows = rows.rename_columns(parts.names)
+    refuse_repeated(rows.column_names, "the query of CREATE TABLE")
     if missing := [each for each in parts.key if each not in rows.column_names]:
         raise InvalidArgumentError(f"PRIMARY KEY names {missing[0]!r}, which is no column of the query")
     names = parts.key + [each for each in rows.column_names if each not in parts.key]

@@ -29,6 +29,8 @@ def test_a_query(served: SqlServer, homes: nyala.Table) -> None:
         assert cursor.fetchall() == [(2, "Bergen", 2)]
         cursor.execute("SELECT map(['city'], [city]) AS m, CASE WHEN id = 2 THEN 1 ELSE 2.5 END AS x FROM homes")
         assert (2.5, [("city", "Oslo")]) in [(x, m) for m, x in cursor.fetchall()]
+        cursor.execute("SELECT id, city, id FROM homes WHERE id = 2")
+        assert cursor.fetchall() == [(2, 2, "Bergen", 2)]
         cursor.execute("SELECT id FROM homes WHERE id > 100")
         table = cursor.fetch_arrow_table()
         assert table.num_rows == 0 and table.schema.field("id").type == pa.int64()
@@ -52,6 +54,9 @@ def test_parameters(served: SqlServer, homes: nyala.Table) -> None:
         assert cursor.fetchall() == [(1,), (3,)]
         cursor.execute("SELECT ? AS x, ? AS y", [2.5, None])
         assert cursor.fetchall() == [(2.5, None)]
+        for text in ("SELECT CASE WHEN id = 1 THEN 1 ELSE ? END", "SELECT coalesce(nullif(id, 2), ?), id"):
+            cursor.execute(f"{text} FROM homes WHERE id = 2", [2.5])
+            assert cursor.fetchone()[0] == 2.5, text
 
 
 def test_parameters_of_several_rows(served: SqlServer, homes: nyala.Table) -> None:
