@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.cells.timestamp import parse_moment
-from ...schemas.errors import InvalidArgumentError, UnavailableError
+from ...schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.scan_plan import ScanPlan
+from ..flight.deadline import answered_within
 from .definitions import half_altered
 from .servers import Servers
 from .tablet_locations import incomplete
 
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds between plans while tablets move."""
+_RELEASE_SECONDS = 5.0
+"""The most that the end of a scan waits for a server that may be down."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class ServersPlan:
-    """One scan, planned by all servers at one snapshot."""
+    """One scan, planned by all servers at one snapshot. For one thread."""
 
     spec: ScanSpec
     """Pinned to the snapshot."""
     snapshot: int
     plans: Mapping[str, ScanPlan]
+
+    def renew(self, servers: Servers) -> None:
+        """Plan again at the same snapshot, since tablets have moved. Raises as ``planned``."""
+        self.release(servers)
+        self.plans = planned(servers, self.spec).plans
+
+    def release(self, servers: Servers) -> None:
+        """Let the servers release what they keep for the scan."""
+        _release(servers, self.plans)
 
     def part(self, name: str) -> ScanSpec:
         """Return the scan of the tablets that a server had when it planned. The server rejects it if its tablets, the
@@ -120,12 +133,14 @@ def planned(servers: Servers, spec: ScanSpec) -> ServersPlan:
         snapshot, asked = _snapshot(servers, spec, patient)
         pinned = spec.pinned(snapshot).model_copy(update={"max_staleness": None})  # replicas lack the newest snapshot
         plans, away = _plans(servers, pinned.model_copy(update={"here": True}), patient)
-        if len({plan.schema_version for plan in plans.values()}) > 1:
+        is_of_one_version = len({plan.schema_version for plan in plans.values()}) <= 1
+        if is_of_one_version and plans.keys() <= asked and is_whole(plans):
+            return ServersPlan(pinned, snapshot, plans)
+        _release(servers, plans)
+        if not is_of_one_version:
             raise half_altered(spec.table, {name: plan.schema_version for name, plan in plans.items()})
         if not plans.keys() <= asked:
             continue  # a server is back, and its clock may be ahead of the snapshot
-        if is_whole(plans):
-            return ServersPlan(pinned, snapshot, plans)
         if away:
             if patient or pause is None:
                 raise away
@@ -134,6 +149,13 @@ def planned(servers: Servers, spec: ScanSpec) -> ServersPlan:
         if pause is not None:
             time.sleep(pause)
     raise incomplete(spec.table)
+
+
+def _release(servers: Servers, plans: Mapping[str, ScanPlan]) -> None:
+    for name, plan in plans.items():
+        if plan.lease is not None:
+            with suppress(StoreError), answered_within(_RELEASE_SECONDS):  # the lease expires anyway
+                servers.store(name).release_scan(plan.lease)
 
 
 def _plans(servers: Servers, spec: ScanSpec, patient: bool) -> tuple[dict[str, ScanPlan], UnavailableError | None]:

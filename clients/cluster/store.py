@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError, WrongServerError
+from ...schemas.errors import ConflictError, InvalidArgumentError, UnavailableError, WrongServerError
 from ...schemas.limits.budget import Budget
 from ...schemas.protocol.service import KeyReader, PendingResult, RowWriter, ScanStream
 from ...schemas.protocol.sorting import skipped, sorted_stream
@@ -38,6 +37,7 @@ from ...schemas.store.moving import MoveProgress
 from ...schemas.store.placement import Placement
 from ...schemas.table.alter import Alteration
 from ...schemas.table.table import TableDefinition
+from ..flight.held_batches import HeldBatches
 from ..flight.store import Answered, FlightStore
 from . import aggregating, definitions, moving, point_reads, reading, transactions
 from .planning import ServersPlan, now, planned
@@ -254,7 +254,12 @@ class PlacedStore(Verbs, KeyReader, RowWriter):
         columns = pa.schema([column.field for column in described.columns])
         schema = spec.batch_schema(columns)
         if spec.aggregate is not None:
-            return ScanStream(schema, plan.snapshot, iter(self._aggregated(plan, spec, columns).to_batches()))
+            try:
+                rows = self._aggregated(plan, spec, columns)
+            except BaseException:
+                plan.release(self.servers)
+                raise
+            return ScanStream(schema, plan.snapshot, iter(rows.to_batches()))
         if spec.ordered:
             batches = self._in_order(plan, described.primary_key, schema)
         elif spec.limit is not None:
@@ -281,22 +286,19 @@ class PlacedStore(Verbs, KeyReader, RowWriter):
         for _ in range(_ATTEMPTS):
             plan = planned(self.servers, spec.model_copy(update={"pin": True}))
             name, first = next(iter(plan.plans.items()))
-            described = self.servers.store(name).describe_table(spec.table)
+            try:
+                described = self.servers.store(name).describe_table(spec.table)
+            except BaseException:
+                plan.release(self.servers)
+                raise
             if described.schema_version == first.schema_version:
                 return plan, described
+            plan.release(self.servers)
         raise ConflictError(f"table {spec.table!r} keeps being altered while the scan is planned; try again")
 
-    def _released(self, plan: ServersPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches; release the servers' pins if not all batches are read."""
-        is_read = False
-        try:
-            yield from batches
-            is_read = plan.spec.limit is None
-        finally:
-            for name, lease in () if is_read else [(name, each.lease) for name, each in plan.plans.items()]:
-                if lease is not None:
-                    with suppress(StoreError):  # the lease expires anyway
-                        self.servers.store(name).release_scan(lease)
+    def _released(self, plan: ServersPlan, batches: Iterator[pa.RecordBatch]) -> HeldBatches:
+        """Return the batches; the servers' pins are released if not all batches are read."""
+        return HeldBatches(batches, lambda: plan.release(self.servers), ends_by_itself=plan.spec.limit is None)
 
     def _presorted(self, spec: ScanSpec, inner: ScanSpec) -> ScanStream:
         """Return the rows to sort: from each server those that can be within the limit."""
@@ -329,7 +331,7 @@ class PlacedStore(Verbs, KeyReader, RowWriter):
             except (UnavailableError, WrongServerError) as error:
                 if isinstance(error, UnavailableError) and error.retry_after_seconds is None:
                     raise
-                plan = planned(self.servers, plan.spec)
+                plan.renew(self.servers)
         raise UnavailableError("tablets keep moving between servers during the scan; try again", 1.0)
 
     def _parts(self, plan: ServersPlan) -> dict[str, Iterator[pa.RecordBatch]]:

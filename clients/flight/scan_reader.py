@@ -79,8 +79,13 @@ class ScanReader:
                     raise
                 self._wait.wait(error)
             finally:
-                if self._reader is not None:
-                    self._reader.cancel()
+                self.close()
+
+    def close(self) -> None:
+        """End the stream that is open."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
 
     def _read_on(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one stream, up to its last mark or its end."""

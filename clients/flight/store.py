@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count
 from typing import Any, ParamSpec, TypeVar
 
@@ -30,9 +31,10 @@ from ...schemas.store.locations import DEFAULT_LOCATION, check_servers, joined, 
 from ...schemas.store.moving import MoveProgress
 from ...schemas.store.whereabouts import Whereabouts
 from .credentials import Credentials
-from .deadline import seconds_left
+from .deadline import answered_within, seconds_left
 from .errors import as_store_errors
 from .heartbeat import LOST_AFTER
+from .held_batches import HeldBatches
 from .holder_client import HolderClient, Noted
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
@@ -52,6 +54,8 @@ Given = str | Sequence[str]
 
 _PLANS_MAX = 8
 """Attempts to plan a scan of a table that is altered before each reading."""
+_RELEASE_SECONDS = 5.0
+"""The most that the end of a scan waits for a server that may be down: what it keeps expires."""
 _RECONNECT = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
@@ -332,16 +336,18 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
             return self._patiently(self._aggregated, spec)
         if is_part:
             reader = self._scan_reader(spec)
-            return ScanStream(reader.open(), _pinned_to(spec), reader.batches(), rest=lambda: reader.rest)
+            batches = HeldBatches(reader.batches(), reader.close)
+            return ScanStream(reader.open(), _pinned_to(spec), batches, rest=lambda: reader.rest)
         for attempt in range(_PLANS_MAX):
             parts = self.parts(spec)
-            if not parts.parts:
-                return ScanStream(parts.schema, parts.snapshot, iter(()))
-            first = self._scan_reader(_ticket(parts.parts[0]))
+            reader = self._scan_reader(_ticket(parts.parts[0])) if parts.parts else None
+            release = partial(self._release, reader, parts)
+            batches = HeldBatches(self._read(reader, parts), release, ends_by_itself=reader is not None)
             try:
-                return ScanStream(first.open(), parts.snapshot, self._read(first, parts))
-            except (ConflictError, NotFoundError):
-                if attempt == _PLANS_MAX - 1:
+                return ScanStream(reader.open() if reader else parts.schema, parts.snapshot, batches)
+            except StoreError as error:
+                batches.close()
+                if attempt == _PLANS_MAX - 1 or not isinstance(error, ConflictError | NotFoundError):
                     raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -349,16 +355,19 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
         answer = self._replicas.ask(spec, lambda client: client.do_get(fl.Ticket(_scan_json(spec))).read_all())
         return ScanStream(answer.schema, _pinned_to(spec), iter(answer.to_batches()))
 
-    def _read(self, first: ScanReader, parts: ScanParts) -> Iterator[pa.RecordBatch]:
-        try:
+    def _read(self, first: ScanReader | None, parts: ScanParts) -> Iterator[pa.RecordBatch]:
+        if first is not None:
             yield from first.batches()
-            for part in parts.parts[1:]:
-                yield from self.read_part(part)
-        except BaseException:
-            if parts.lease is not None:
-                with suppress(StoreError):  # the lease expires anyway
-                    self.release_scan(parts.lease)
-            raise
+        for part in parts.parts[1:]:
+            yield from self.read_part(part)
+
+    def _release(self, first: ScanReader | None, parts: ScanParts) -> None:
+        """Release what the server keeps for a scan. Raises StoreError."""
+        if first is not None:
+            first.close()
+        if parts.lease is not None:
+            with answered_within(_RELEASE_SECONDS):
+                self.release_scan(parts.lease)
 
     def parts(self, spec: ScanSpec) -> ScanParts:
         """Return the parts of a scan, all pinned to one snapshot. Nothing is read yet."""

@@ -100,8 +100,14 @@ def _is_long(spec: ScanSpec) -> bool:
 def _planned(store: StoreService, spec: ScanSpec) -> tuple[ScanPlan, pa.Schema]:
     """Return the plan of a scan and the schema of its batches, both of one version of the table."""
     while True:
-        plan, table = store.plan(spec), store.describe_table(spec.table)
-        if plan.schema_version == table.schema_version:
+        plan, is_planned = store.plan(spec), False
+        try:
+            table = store.describe_table(spec.table)
+            is_planned = plan.schema_version == table.schema_version
+        finally:
+            if not is_planned and plan.lease is not None:
+                store.release_scan(plan.lease)
+        if is_planned:
             return plan, spec.batch_schema(pa.schema([column.field for column in table.columns]))
 
 

@@ -122,7 +122,7 @@ class Reads:
             groups_at_most=groups_at_most(scan.versions, version.schema, request, rows, self._limits)
             if may_combine
             else None,
-            lease=self._planned.keep(scan.to_plan(), splits) if spec.pin else None,
+            lease=self._planned.keep(scan.to_plan(), splits) if spec.pin and splits else None,  # else nobody reads it
         )
 
     def last_change(self, table: str) -> int:
