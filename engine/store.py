@@ -62,6 +62,7 @@ from .table.stats import damaged_files, described, health_of, table_stats, table
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
+from .transaction.tablet_versions import TabletVersions
 from .vectors.memory.reused import release_all, release_unused
 
 
@@ -194,6 +195,7 @@ class Store:
         self._transactions = Transactions(
             area=self._staging,
             transaction_memory=self._transaction_memory,
+            tablet_versions=TabletVersions(self._writers, can_move=self._environment.here is not None),
             log=self._log,
             gate=self._gate,
             direct_load=direct_load,

@@ -186,7 +186,8 @@ def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
     return found[0].model_copy(
         update={
             "timestamp": max(each.timestamp for each in found),
-            "skipped": all(each.skipped for each in found),
+            "skipped": all(each.skipped or not (each.rows or each.truncated) for each in found)
+            and any(each.skipped for each in found),
             "errors": errors[:ROW_ERRORS_MAX],
             **{part: sum(getattr(each, part) for each in found) for part in _COUNTS},
         }

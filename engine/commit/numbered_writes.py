@@ -6,7 +6,8 @@ are logged again, as one note at the end of the log. So the log alone restores t
 writer's ``logged_from`` on has all its answers.
 
 A server that knows its users gives each names of its own (``schemas/rows/writer_name``). Answers from before that,
-without a user, are found by their number, too.
+without a user, are found by their number, too. The versions of applications that a tablet has are kept in the same way,
+each application's newest only (`transaction/tablet_versions`).
 
 Three constants bound what is kept. A number below a writer's kept answers is rejected. A writer that was forgotten,
 because many others have written since, counts as new.
@@ -28,7 +29,7 @@ from pydantic import ValidationError
 from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ...schemas.message import Message
 from ...schemas.rows.write import SEQ_MAX, Durability, WriteResult
-from ...schemas.rows.writer_name import shown, unowned, user_of
+from ...schemas.rows.writer_name import is_of_application, shown, unowned, user_of
 from ...schemas.store.moving import MovedAnswers
 from .. import threads
 from ..record.log_note import Note, NoteKind
@@ -219,6 +220,12 @@ class NumberedWrites:
             self._put(number, answered, answered.lsn)
             self._trim()
 
+    def newest(self, table_id: int, writer: str) -> int:
+        """Return the greatest number that a writer has used; -1 if none is remembered."""
+        with self._changed:
+            kept = self._writers.get((table_id, writer))
+            return -1 if kept is None else max(kept.answers, default=kept.floor - 1)
+
     def forget(self, is_gone: Callable[[int], bool]) -> None:
         """Forget all writers on tables that ``is_gone`` reports as removed."""
         with self._changed:
@@ -291,12 +298,12 @@ class NumberedWrites:
             self._trim()
 
     def by_timestamp(self, table_id: int) -> dict[int, str]:
-        """Return the writers of the remembered writes to a table, by commit timestamp."""
+        """Return the writers of the remembered writes to a table, by commit timestamp. Applications are none."""
         with self._changed:
             return {
                 answered.timestamp: name
                 for (number, name), writer in self._writers.items()
-                if number == table_id
+                if number == table_id and not is_of_application(name)
                 for answered in writer.answers.values()
             }
 
@@ -373,7 +380,7 @@ class NumberedWrites:
             return
         writer.answers[number.seq] = answered
         self._answer_bytes += len(answered.body)
-        while len(writer.answers) > self._answers_kept:
+        while len(writer.answers) > (1 if is_of_application(number.writer) else self._answers_kept):
             self._drop_oldest(writer)
 
     def _drop_oldest(self, writer: _WriterAnswers) -> None:

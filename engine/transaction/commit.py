@@ -44,6 +44,7 @@ from .plan import Plan, TabletWork, TableWork
 from .stage import stage
 from .staging.area import StagedPart, StagingArea
 from .tablet_part import TabletPart
+from .tablet_versions import TabletVersions, keep_version, note_of_version
 from .truncation import deletes
 
 _ATTEMPTS = 8
@@ -71,6 +72,7 @@ class Transactions:
         self,
         area: StagingArea,
         transaction_memory: TransactionMemory,
+        tablet_versions: TabletVersions,
         log: CommitLog,
         gate: MemoryGate,
         direct_load: DirectLoad,
@@ -88,6 +90,7 @@ class Transactions:
         self._notify = notify
         self._area = area
         self._transaction_memory = transaction_memory
+        self._tablet_versions = tablet_versions
         self._log = log
         self._gate = gate
         self._direct_load = direct_load
@@ -201,6 +204,8 @@ class Transactions:
             if table is None:
                 raise NotFoundError(f"the table of part {part.info.part!r} was dropped")
             works.setdefault(table.table_id, TableWork(table, table.version, False)).parts.append(part)
+        for table_id, work in works.items():
+            work.done = self._tablet_versions.having(asked, table_id, work.version.tablets)
         if asked.if_timestamp is not None:
             for work in works.values():
                 self._check_moment(asked.if_timestamp, work.table, "if_timestamp")
@@ -225,7 +230,8 @@ class Transactions:
                 return None
             commit, done = self._logged(asked, plan, decided)
         self._log.acknowledge(commit, Durability.FSYNC)
-        return done.model_copy(update={"timestamp": commit.timestamp}).result
+        result = done.model_copy(update={"timestamp": commit.timestamp}).result
+        return result.model_copy(update={"skipped": True}) if plan.is_done else result
 
     def _logged(self, asked: TransactionCommit, plan: Plan, decided: _Outcome) -> tuple[Commit, CommittedTransaction]:
         """Log and apply the outcome, under the locks."""
@@ -242,7 +248,15 @@ class Transactions:
         version = None
         if asked.app_id is not None and asked.app_version is not None:
             version = CommittedVersion(app_id=asked.app_id, app_version=asked.app_version)
-        notes, attachments = [note_of(done, version)], [one.attachment for one in plan.staged]
+        tickets = [
+            ticket
+            for work in plan.works
+            for ticket in self._tablet_versions.tickets(
+                asked, work.table.table_id, (each.tablet for each in work.tablets.values())
+            )
+        ]
+        notes = [note_of(done, version), *map(note_of_version, tickets)]
+        attachments = [one.attachment for one in plan.staged]
         changes = [each.change for each in decided.changes]
         origin = origin_of(TRANSACTION, plan.works[0].table.table_id if len(plan.works) == 1 else ANY_TABLE)
         with (
@@ -257,6 +271,8 @@ class Transactions:
                 if any(each.tablet.last_lsn == commit.lsn for each in work.tablets.values()):
                     work.table.changed(commit.timestamp)
                     work.table.auto_increment.follow(work.last_brought)
+            for ticket in tickets:
+                keep_version(ticket, commit)
             stamp = {"timestamp": commit.timestamp}
             keep(done.model_copy(update=stamp), version and version.model_copy(update=stamp), commit.lsn)
         return commit, done

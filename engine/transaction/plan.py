@@ -68,6 +68,8 @@ class TableWork:
     truncated: bool
     parts: list[StagedPart] = field(default_factory=list)
     tablets: dict[int, TabletWork] = field(default_factory=dict)
+    done: frozenset[int] = frozenset()
+    """The numbers of tablets that have this transaction already, and get nothing."""
     brought: np.ndarray = field(default_factory=lambda: NO_IDS)
     """The ids that upserts bring to a table that numbers its rows, ascending; those that were assigned before are left
     out."""
@@ -152,6 +154,11 @@ class Plan:
         """The rowsets to attach."""
         return [one for work in self.works for each in work.tablets.values() for one in each.staged]
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all tablets that the transaction writes to have it already."""
+        return any(work.done for work in self.works) and all(each.elsewhere is not None for each in self.tablets)
+
     def close(self) -> None:
         """Remove the rowsets that were not attached."""
         for work in self.works:
@@ -176,6 +183,8 @@ class Plan:
 
     def _begin(self, work: TableWork) -> None:
         for tablet in work.version.tablets if work.truncated else ():
+            if tablet.tablet_id in work.done:
+                continue
             tablet.check_sound()
             work.of(tablet)
             self._hold(key_bytes_of(tablet))
@@ -213,7 +222,9 @@ class Plan:
         with closing(self._each(work, cut)) as each:
             for chunk, parts in each:
                 work.gave(parts.first_id)
-                yield from pieces(chunk, parts, work.table, refusals)
+                for piece in pieces(chunk, parts, work.table, refusals):
+                    if piece.tablet.tablet_id not in work.done:
+                        yield piece
 
     def _see_keys(self, work: TableWork) -> np.ndarray:
         """Return the hashes of all keys, and note the ids that upserts bring."""

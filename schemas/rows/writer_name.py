@@ -2,6 +2,9 @@
 
 ``\\x01USER\\x01NAME``, with the user quoted as in a URL: two users never make the same. A server puts its caller in
 front, whatever a client sends, so nobody writes under the name of another.
+
+A store keeps the versions of applications in the same way, for each tablet: ``\\x01:\\x01APPLICATION@TABLET``. No user
+has such names, since a colon in that of a user is quoted.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from .write import WRITER_LENGTH_MAX
 
 _MARK = "\x01"
 _SUFFIX_MAX = 64
+_APPLICATIONS = f"{_MARK}:{_MARK}"
 
 
 def owned(user: str, writer: str) -> str:
@@ -27,6 +31,16 @@ def owned(user: str, writer: str) -> str:
     _, found, tablet = writer.rpartition("@")
     suffix = f"@{tablet}" if found and len(tablet) < _SUFFIX_MAX else ""
     return f"{_MARK}{blake2b(name.encode(errors='replace'), digest_size=16).hexdigest()}{suffix}"
+
+
+def name_of_application(app_id: str, tablet: str) -> str:
+    """Return the name under which a store keeps the versions of an application in one tablet."""
+    return f"{_APPLICATIONS}{app_id}@{tablet}"
+
+
+def is_of_application(name: str) -> bool:
+    """Return whether versions of an application are kept under a name, and no numbered writes."""
+    return name.startswith(_APPLICATIONS)
 
 
 def is_owned(name: str) -> bool:
