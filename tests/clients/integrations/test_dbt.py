@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,39 @@ def test_a_project_is_built_again_over_more_rows(dbt: Dbt, server: SqlServer, pr
     code, output = dbt("docs", "generate")
     assert code == 0, output
     assert '"auto_incrementing_id"' in (project / "target" / "catalog.json").read_text()
+
+
+def test_a_seed_has_the_types_that_the_project_names(dbt: Dbt, server: SqlServer, project: Path) -> None:
+    types = {
+        "a": "integer",
+        "b": "bigint",
+        "c": "float",
+        "d": "double precision",
+        "e": "boolean",
+        "f": "date",
+        "g": "timestamp",
+        "h": "numeric(10, 2)",
+        "i": "text",
+    }
+    columns = ", ".join(f"{name}: '{kind}'" for name, kind in types.items())
+    (project / "seeds" / "typed.csv").write_text(
+        "a,b,c,d,e,f,g,h,i\n"
+        "1,9007199254740993,1.5,1e3,true,2026-01-02,2026-01-02 03:04:05.6,1.50,007\n"
+        "2,,,,no,,2026-01-02T03:04:05+01:00,,x\n"
+    )
+    (project / "seeds" / "typed.yml").write_text(
+        f"seeds: [{{name: typed, config: {{primary_key: a, column_types: {{{columns}}}}}}}]"
+    )
+    code, output = dbt("seed", "--select", "typed")
+    assert code == 0, output
+    day, at = dt.date(2026, 1, 2), dt.datetime(2026, 1, 2, 3, 4, 5, 600_000)
+    assert _rows(server.db, "SELECT * FROM typed ORDER BY a") == [
+        (1, 9007199254740993, 1.5, 1000.0, True, day, at, Decimal("1.50"), "007"),
+        (2, None, None, None, False, None, dt.datetime(2026, 1, 2, 2, 4, 5), None, "x"),
+    ]
+    (project / "seeds" / "typed.csv").write_text("a,b,c,d,e,f,g,h,i\none,,,,,,,,\n")
+    code, output = dbt("seed", "--select", "typed")
+    assert code == 1 and "column 'a' of the seed does not fit its type int32" in output
 
 
 def test_columns_follow_a_model(dbt: Dbt, server: SqlServer, project: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from dbt.adapters.contracts.connection import AdapterResponse
 
 _SCHEMA = "public"
+_ZONE = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
+_WORDS = {"t": "true", "yes": "true", "y": "true", "f": "false", "no": "false", "n": "false"}
 ROW_NUMBERS = "auto_incrementing_id"
 """The column of a table whose rows may share a key. The store fills it, and no statement may."""
 
@@ -156,15 +159,31 @@ class NyalaAdapter(SQLAdapter):
 
 def _column(values: Any, field: pa.Field) -> pa.Array:
     """Return the values of a column of a seed as its table has them."""
-    kind = field.type
+    kind, values = field.type, list(values)
     try:
         if pa.types.is_string(kind):
             return pa.array([None if value is None else str(value) for value in values], kind)
+        if all(value is None or isinstance(value, str) for value in values):
+            return _parsed([None if value is None else value.strip() for value in values], kind)
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
             numbers = [None if value is None else float(value) if value % 1 else int(value) for value in values]
             return pa.array(numbers, kind)
         if pa.types.is_decimal(kind):
             return pc.cast(pa.array([None if value is None else str(value) for value in values]), kind)
-        return pa.array(list(values), kind)
+        return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DbtRuntimeError(f"column {field.name!r} of the seed does not fit its type {kind}: {error}") from None
+
+
+def _parsed(texts: list[str | None], kind: pa.DataType) -> pa.Array:
+    """Return texts as cells of a type: dbt reads each column whose type the project names as text."""
+    if pa.types.is_time(kind):
+        return pa.array([time.fromisoformat(text) if text else None for text in texts], kind)
+    if pa.types.is_boolean(kind):
+        texts = [_WORDS.get(text.lower(), text) if text else None for text in texts]
+    cells = pa.array([text or None for text in texts], pa.string())
+    if not pa.types.is_timestamp(kind):
+        return pc.cast(cells, kind)
+    zoned = pc.match_substring_regex(cells, _ZONE)  # the others are in UTC
+    moments = pc.if_else(zoned, cells, None).cast(pa.timestamp(kind.unit, "UTC")).cast(kind)
+    return pc.coalesce(moments, pc.if_else(zoned, None, cells).cast(kind))
