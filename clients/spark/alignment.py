@@ -13,6 +13,7 @@ from ...schemas.rows.operation import Operation
 from ...schemas.store.description import TableDescription
 from ...schemas.table.column import ColumnSchema
 from ..convert.casting import Caster
+from .nested_clocks import converted
 from .options import StreamWriteOptions, WriteOptions
 from .statement import UNNUMBERED
 from .types import arrow_schema, becomes_moment, check_case, same_name
@@ -33,8 +34,8 @@ class Alignment:
     _columns: list[ColumnSchema]
     _names: dict[str, str]
     """Maps the columns to write to their names in the table."""
-    _walls: set[str]
-    """Those that are dates or timestamps without a zone, to be converted to moments."""
+    _walls: dict[str, pa.DataType]
+    """Those that are, or hold, dates or timestamps without a zone, to be converted to moments; the table's types."""
     _number: str | None = None
     """The column of the numbers that the store gives to the rows; None if it gives none."""
     _casters: dict[pa.Schema, Caster] = field(default_factory=dict)
@@ -52,7 +53,11 @@ class Alignment:
         names = _names_in(table, rows)
         columns = {column.name: column for column in table.columns}
         is_wall = [becomes_moment(each, columns[names[each.name]]) for each in rows]
-        walls = {each.name for each, is_one in zip(rows, is_wall, strict=True) if is_one}
+        walls = {
+            each.name: columns[names[each.name]].logical.arrow
+            for each, is_one in zip(rows, is_wall, strict=True)
+            if is_one
+        }
         Caster(_named(arrow_schema(rows), list(names.values())), table.columns)
         numbered = not table.unique_key and options.operation.base is Operation.INSERT
         key, number = (table.primary_key[:-1], table.primary_key[-1]) if numbered else (table.primary_key, None)
@@ -73,7 +78,9 @@ class Alignment:
         check_case(self._names)
         zone = session_zone(batch.schema) if self._walls else ""
         cells = {
-            meant: moments(batch.column(name), zone) if name in self._walls else batch.column(name)
+            meant: converted(batch.column(name), self._walls[name], lambda clock: moments(clock, zone))
+            if name in self._walls
+            else batch.column(name)
             for name, meant in self._names.items()
         }
         if self._number in cells and not pc.any(pc.not_equal(cells[self._number], UNNUMBERED)).as_py():

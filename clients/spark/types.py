@@ -27,6 +27,7 @@ from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.names import BEFORE
+from .nested_clocks import converted, has_clocks
 from .zone import session_zone, walls
 
 _UTC, _NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
@@ -147,22 +148,36 @@ def chosen(columns: Sequence[ColumnSchema], names: Sequence[str] | None) -> list
 
 
 def becomes_moment(given: spark.StructField, column: ColumnSchema) -> bool:
-    """Return whether the cells of a Spark write are dates or timestamps without zone that become moments in the
-    session's time zone.
+    """Return whether the cells of a Spark write are, or hold, dates or timestamps without zone that become moments in
+    the session's time zone.
 
     Raises:
         InvalidArgumentError: the result would differ from Spark's own cast.
     """
-    kind, target = given.dataType, column.logical.name
-    if target == "timestamp[us]" and isinstance(kind, spark.StringType):
-        raise InvalidArgumentError(
-            f"column {given.name!r} is string, but the table's column is a timestamp: cast it to timestamp"
-        )
-    if target == "date" and isinstance(kind, spark.TimestampType):
-        raise InvalidArgumentError(
-            f"column {given.name!r} is timestamp, but the table's column is a date: cast it to date"
-        )
-    return target == "timestamp[us]" and isinstance(kind, spark.TimestampNTZType | spark.DateType)
+    return _becomes_moment(given.dataType, column.logical, f"column {given.name!r}")
+
+
+def _becomes_moment(kind: spark.DataType, target: LogicalType, where: str) -> bool:
+    if target.name == "timestamp[us]" and isinstance(kind, spark.StringType):
+        raise InvalidArgumentError(f"{where} is string, but the table's column is a timestamp: cast it to timestamp")
+    if target.name == "date" and isinstance(kind, spark.TimestampType):
+        raise InvalidArgumentError(f"{where} is timestamp, but the table's column is a date: cast it to date")
+    if target.name == "timestamp[us]" and isinstance(kind, spark.TimestampNTZType | spark.DateType):
+        return True
+    inner = dict(target.fields)
+    parts = [_becomes_moment(part, inner[name], where + path) for name, path, part in _parts(kind) if name in inner]
+    return any(parts)  # each was checked
+
+
+def _parts(kind: spark.DataType) -> list[tuple[str, str, spark.DataType]]:
+    """Return the types inside of a nested one: what the store calls each, how its path ends, and the type."""
+    if isinstance(kind, spark.ArrayType):
+        return [("item", "[]", kind.elementType)]
+    if isinstance(kind, spark.MapType):
+        return [("key", ".key", kind.keyType), ("value", ".value", kind.valueType)]
+    if isinstance(kind, spark.StructType):
+        return [(each.name, f".{each.name}", each.dataType) for each in kind]
+    return []
 
 
 def same_name(name: str, known: Sequence[str]) -> str:
@@ -215,9 +230,19 @@ def projection(asked: spark.StructType, there: spark.StructType) -> dict[str, st
 
 
 def _reads_as(have: spark.DataType, asked: spark.DataType) -> bool:
-    if isinstance(have, spark.TimestampType):
-        return isinstance(asked, spark.TimestampType | spark.TimestampNTZType)
-    return isinstance(asked, spark.StringType) if isinstance(have, spark.StringType) else have == asked
+    return isinstance(asked, spark.StringType) if isinstance(have, spark.StringType) else have == _of_moments(asked)
+
+
+def _of_moments(kind: spark.DataType) -> spark.DataType:
+    """Return a type with moments in place of times of a clock."""
+    if isinstance(kind, spark.ArrayType):
+        return spark.ArrayType(_of_moments(kind.elementType), kind.containsNull)
+    if isinstance(kind, spark.MapType):
+        return spark.MapType(_of_moments(kind.keyType), _of_moments(kind.valueType), kind.valueContainsNull)
+    if isinstance(kind, spark.StructType):
+        fields = [(each.name, _of_moments(each.dataType), each.nullable, each.metadata) for each in kind]
+        return spark.StructType([spark.StructField(*field) for field in fields])
+    return spark.TimestampType() if isinstance(kind, spark.TimestampNTZType) else kind
 
 
 def missing(name: str, known: list[str]) -> InvalidArgumentError:
@@ -246,14 +271,13 @@ def _as_wanted(cells: pa.Array, wanted: pa.Field) -> pa.Array:
         InvalidArgumentError: Spark's type cannot hold one of them.
     """
     kind = wanted.type
-    if kind == _NAIVE:
-        return walls(cells, session_zone())
-    if cells.type == kind:
+    if cells.type == kind and not has_clocks(kind, kind):
         return cells
     try:
-        return cells.view(kind) if kind == _UTC else cells.cast(kind)
+        cells = cells.view(kind) if kind == _UTC else cells.cast(kind)
     except pa.ArrowInvalid as error:  # durations, which Spark counts in microseconds
         raise InvalidArgumentError(
             f"column {wanted.name!r} is {cells.type} and has a value that Spark cannot hold: leave the column out, by "
             f"the option columns ({str(error).partition(chr(10))[0]})"
         ) from None
+    return converted(cells, kind, lambda moments: walls(moments, session_zone()))

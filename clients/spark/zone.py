@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -36,8 +36,8 @@ def session_zone(told: pa.Schema | None = None) -> str:
     Raises:
         InvalidArgumentError: the zone is unknown.
     """
-    zones = (field.type.tz for field in told or () if pa.types.is_timestamp(field.type) and field.type.tz)
     context = TaskContext.get()
+    zones = (zone for field in told or () for zone in _zones(field.type))
     zone = next(zones, None) or (context and context.getLocalProperty(SETTING))
     if not zone:
         raise InvalidArgumentError(
@@ -45,6 +45,14 @@ def session_zone(told: pa.Schema | None = None) -> str:
             f"{SETTING}, or cast them to timestamp in Spark"
         )
     return zone
+
+
+def _zones(kind: pa.DataType) -> Iterator[str]:
+    """Yield the time zones of the timestamps in a type."""
+    if pa.types.is_timestamp(kind):
+        yield from [kind.tz] if kind.tz else []
+    for place in range(kind.num_fields):
+        yield from _zones(kind.field(place).type)
 
 
 def moments(walls: pa.Array, zone: str) -> pa.Array:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DateType, MapType, StringType, StructType, TimestampNTZType
 
 import nyala
 from nyala.clients.api.database import Database
@@ -75,6 +76,62 @@ def test_a_delete_sends_the_column_that_orders_changes(db: Database, source: Sou
     writer.commit(write(writer, [batch(id=[1, 2, 3], city=["a", "b", "c"], at=[4, 6, 6])]))
     assert table.scan().to_arrow().to_pylist() == [{"id": 1, "city": "a", "at": 5}]
     assert table.upsert({"id": [2, 3], "city": ["late", "late"], "at": [5, 5]}).stale == 2
+
+
+NOON, MIDNIGHT = dt.datetime(2026, 1, 1, 12), dt.datetime(2026, 1, 1)
+EARLIER = dt.timedelta(hours=5, minutes=45)
+CLOCK = pa.timestamp("us")
+
+
+def test_times_of_a_clock_are_moments_inside_of_cells_too(db: Database, source: Source) -> None:
+    """The zone of the session is that of another timestamp, however deep."""
+    zoned = pa.timestamp("us", "Asia/Kathmandu")
+    kinds = {
+        "at": CLOCK,
+        "many": pa.list_(CLOCK),
+        "part": pa.struct([("at", CLOCK), ("n", pa.int64()), ("sure", CLOCK)]),
+        "named": pa.map_(CLOCK, pa.list_(pa.struct([("at", CLOCK)]))),
+        "days": pa.large_list(CLOCK),
+    }
+    table = db.create_table("homes", pa.schema([("id", pa.int64()), *kinds.items()]), ["id"])
+    clock = TimestampNTZType()
+    part = StructType().add("at", clock).add("n", "long").add("sure", "timestamp")
+    rows = StructType().add("id", "long").add("at", clock).add("many", ArrayType(clock)).add("part", part)
+    rows = rows.add("named", MapType(clock, ArrayType(StructType().add("at", clock))))
+    rows = rows.add("days", ArrayType(DateType()))
+    sent = {**kinds, "days": pa.list_(pa.date32()), "part": pa.struct([*list(kinds["part"])[:2], ("sure", zoned)])}
+    cells = {
+        "at": [NOON, None],
+        "many": [[NOON, None], None],
+        "part": [{"at": NOON, "n": 1, "sure": NOON.replace(tzinfo=dt.UTC)}, None],
+        "named": [[(NOON, [{"at": NOON}, None])], []],
+        "days": [[NOON.date(), None], None],
+    }
+    arrays = [pa.array(cells[name], kind) for name, kind in sent.items()]
+    batch = pa.record_batch([pa.array([1, 2]), *arrays], ["id", *sent])
+    writer = source().writer(rows, False)
+    writer.commit(write(writer, [batch]))
+    assert table.scan(ordered=True).to_arrow().to_pylist() == [
+        {
+            "id": 1,
+            "at": NOON - EARLIER,
+            "many": [NOON - EARLIER, None],
+            "part": {"at": NOON - EARLIER, "n": 1, "sure": NOON},
+            "named": [(NOON - EARLIER, [{"at": NOON - EARLIER}, None])],
+            "days": [MIDNIGHT - EARLIER, None],
+        },
+        {"id": 2, "at": None, "many": None, "part": None, "named": [], "days": None},
+    ]
+
+
+def test_cells_that_spark_would_cast_otherwise_are_refused_inside_of_others_too(db: Database, source: Source) -> None:
+    kinds = [("many", pa.list_(CLOCK)), ("part", pa.struct([("day", pa.date32())]))]
+    db.create_table("homes", pa.schema([("id", pa.int64()), *kinds]), ["id"])
+    with pytest.raises(InvalidArgumentError, match=r"column 'many'\[\] is string, but the table's .* a timestamp"):
+        source().writer(StructType().add("id", "long").add("many", ArrayType(StringType())), False)
+    part = StructType().add("day", "timestamp")
+    with pytest.raises(InvalidArgumentError, match=r"column 'part'\.day is timestamp, but the table's .* a date"):
+        source().writer(StructType().add("id", "long").add("part", part), False)
 
 
 REFUSED = {"insert": "ALREADY_PRESENT", "update": "NOT_FOUND", "delete": "NOT_FOUND"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,18 @@ pytestmark = pytest.mark.spark
 ROWS, COLUMNS = 6, dose(25, 250)
 NOT_OF_SPARK = (pa.duration("ns"),)
 """Spark counts spans in microseconds; `test_spark_types` has those that it refuses."""
+
+
+CLOCK = """
+    SELECT 1L AS id, timestamp_ntz'2026-01-01 12:00:00' AS at, array(timestamp_ntz'2026-01-01 12:00:00', NULL) AS many,
+        named_struct('at', timestamp_ntz'2026-01-01 12:00:00', 'n', 1L) AS part,
+        map('x', array(timestamp_ntz'2026-01-01 12:00:00')) AS named
+    UNION ALL SELECT 2L, NULL, NULL, NULL, NULL
+"""
+ASKED = (
+    "id long, at timestamp_ntz, many array<timestamp_ntz>, part struct<at: timestamp_ntz, n: bigint>, "
+    "named map<string, array<timestamp_ntz>>"
+)
 
 
 @st.composite
@@ -114,6 +127,40 @@ def test_both_sources_read_and_write_drawn_cells(
             by_java = make(f"by_java{number}")
             frame.writeTo(f"nyala.default.{by_java.name}").append()
             same_cells("the source in Java", by_id(by_java), rows)
+
+
+def test_times_of_a_clock_inside_of_cells_come_and_go(
+    db: Database, spark: SparkSession, plain: object, uri: str, shim: Path | None
+) -> None:
+    """As in columns of their own: a moment in the table, what a clock of the session shows in Spark."""
+    at, n = pa.timestamp("us"), pa.int64()
+    kinds = [("at", at), ("many", pa.list_(at)), ("part", pa.struct([("at", at), ("n", n)]))]
+    kinds.append(("named", pa.map_(pa.string(), pa.list_(at))))
+    ways = ["nyala", "nyala_plain", *(["catalog"] if shim else [])]
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        frame = spark.sql(CLOCK)
+        for way in ways:
+            db.create_table(way, pa.schema([("id", n), *kinds]), ["id"])
+            if way == "catalog":
+                frame.writeTo(f"nyala.default.{way}").append()
+            else:
+                frame.write.format(way).option("uri", uri).mode("append").save(way)
+            moment = dt.datetime(2026, 1, 1, 6, 15)
+            assert db.table(way).get(1) == {
+                "id": 1,
+                "at": moment,
+                "many": [moment, None],
+                "part": {"at": moment, "n": 1},
+                "named": [("x", [moment])],
+            }, way
+            for form in ("nyala", "nyala_plain"):
+                back = spark.read.format(form).schema(ASKED).option("uri", uri).load(way)
+                assert back.orderBy("id").collect() == frame.orderBy("id").collect(), (way, form)
+                moments = spark.read.format(form).option("uri", uri).load(way).where("many[0] = at AND part.at = at")
+                assert moments.selectExpr("cast(named['x'][0] as string)").collect()[0][0] == "2026-01-01 12:00:00"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 @pytest.mark.parametrize("form", ["nyala", pytest.param("nyala_plain", marks=pytest.mark.night)])

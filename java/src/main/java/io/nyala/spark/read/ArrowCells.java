@@ -3,16 +3,19 @@ package io.nyala.spark.read;
 import io.nyala.flight.StoreException;
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.util.stream.Stream;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.BaseFixedWidthVector;
 import org.apache.arrow.vector.BaseVariableWidthVector;
 import org.apache.arrow.vector.BitVector;
 import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.TimeStampVector;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
@@ -59,6 +62,11 @@ class ArrowCells extends ColumnVector {
     } else {
       check(cells.capacity() >= bytes((BaseFixedWidthVector) vector, rows));
     }
+  }
+
+  /** Returns the vectors of moments that Spark gets as times of a clock. */
+  Stream<TimeStampVector> clocks() {
+    return type instanceof TimestampNTZType ? Stream.of((TimeStampVector) vector) : Stream.empty();
   }
 
   final void takeValidity() {

@@ -2,8 +2,10 @@ package io.nyala.spark.read;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Stream;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.TimeStampVector;
 import org.apache.arrow.vector.complex.FixedSizeListVector;
 import org.apache.arrow.vector.complex.LargeListVector;
 import org.apache.arrow.vector.complex.ListVector;
@@ -61,6 +63,11 @@ final class NestedCells extends ArrowCells {
       check(part.vector.getValueCount() >= items);
       part.take(items);
     }
+  }
+
+  @Override
+  Stream<TimeStampVector> clocks() {
+    return parts.stream().flatMap(ArrowCells::clocks);
   }
 
   private boolean isRising(int rows) {

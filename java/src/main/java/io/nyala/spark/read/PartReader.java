@@ -12,7 +12,6 @@ import org.apache.arrow.vector.TimeStampVector;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Reads one part of a scan in a task: the vectors that came are what Spark gets. */
@@ -43,9 +42,7 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
     for (int place = 0; place < fields.length; place++) {
       FieldVector cells = decoder.vectors().get(what.places()[place]);
       columns[place] = ArrowCells.of(fields[place].dataType(), cells);
-      if (fields[place].dataType() instanceof TimestampNTZType) {
-        clocks.add((TimeStampVector) cells);
-      }
+      columns[place].clocks().forEach(clocks::add);
     }
     return columns;
   }
@@ -59,7 +56,7 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
     for (ArrowCells cells : columns) {
       cells.take(rows);
     }
-    clocks.forEach(cells -> toClock(cells, rows));
+    clocks.forEach(this::toClock);
     batch.setNumRows(rows);
     return true;
   }
@@ -75,7 +72,8 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
   }
 
   /** Replaces moments by what a clock in the session's time zone shows then, as Spark's CAST does. */
-  private void toClock(TimeStampVector cells, int rows) {
+  private void toClock(TimeStampVector cells) {
+    long rows = Math.min(cells.getValueCount(), cells.getDataBuffer().capacity() / Long.BYTES); // as a server sent them
     for (int row = 0; row < rows; row++) {
       if (!cells.isNull(row)) {
         cells.set(row, DateTimeUtils.convertTz(cells.get(row), ZoneOffset.UTC, zone));

@@ -15,6 +15,7 @@ import io.nyala.spark.options.PlanError;
 import io.nyala.spark.options.ReadOptions;
 import io.nyala.spark.options.TableOptions;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -23,8 +24,10 @@ import java.util.function.Function;
 import java.util.stream.Stream;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -171,9 +174,22 @@ final class ReadRequest {
   }
 
   private static boolean readsAs(DataType have, DataType asked) {
-    if (have.equals(DataTypes.TimestampType) && asked instanceof TimestampNTZType) {
-      return true;
+    return have instanceof StringType ? asked instanceof StringType : have.equals(ofMoments(asked));
+  }
+
+  /** Returns a type with moments in place of times of a clock. */
+  private static DataType ofMoments(DataType type) {
+    if (type instanceof ArrayType list) {
+      return new ArrayType(ofMoments(list.elementType()), list.containsNull());
     }
-    return have instanceof StringType ? asked instanceof StringType : have.equals(asked);
+    if (type instanceof MapType map) {
+      return new MapType(ofMoments(map.keyType()), ofMoments(map.valueType()), map.valueContainsNull());
+    }
+    if (type instanceof StructType struct) {
+      return new StructType(Arrays.stream(struct.fields())
+          .map(each -> new StructField(each.name(), ofMoments(each.dataType()), each.nullable(), each.metadata()))
+          .toArray(StructField[]::new));
+    }
+    return type instanceof TimestampNTZType ? DataTypes.TimestampType : type;
   }
 }
