@@ -263,6 +263,16 @@ def test_orders_that_mean_something_else_are_left_to_spark(homes: Table, load: L
     assert all(spec.order_by is None for spec in asked)
 
 
+def test_lists_and_structs_are_put_in_order_by_spark(db: Database, load: Load) -> None:
+    """The store has no order for them, and refuses to sort by them."""
+    kinds = [("many", pa.list_(pa.int64())), ("part", pa.struct([("a", pa.int64())]))]
+    db.create_table("nested", pa.schema([("id", pa.int64()), *kinds]), ["id"]).insert(
+        {"id": [1, 2], "many": [[2], [1, 5]], "part": [{"a": 2}, {"a": 1}]}
+    )
+    for name in ("many", "part"):
+        assert [row["id"] for row in load("nested").orderBy(name).limit(1).collect()] == [2]
+
+
 def test_some_rows_are_read_without_the_rest(
     homes: Table, load: Load, asked: list[ScanSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,10 +9,12 @@ import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
 import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
@@ -77,6 +79,9 @@ record FirstRows(List<Term> order, int limit) {
 
   private static boolean isOrderedAlike(DataType type) {
     boolean isPlain = !(type instanceof StringType) || type.equals(DataTypes.StringType);
-    return isPlain && !(type instanceof FloatType || type instanceof DoubleType || type instanceof TimestampNTZType);
+    boolean isNested = type instanceof ArrayType || type instanceof MapType || type instanceof StructType;
+    return isPlain
+        && !isNested // the store does not sort by these
+        && !(type instanceof FloatType || type instanceof DoubleType || type instanceof TimestampNTZType);
   }
 }
