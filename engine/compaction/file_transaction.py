@@ -10,13 +10,13 @@ One manifest may commit the files of many tablets together (`commit_together`).
 
 A failure between 2 and the new version leaves files and memory with the same content, and a second flush
 would write those rows twice. So the store then becomes read-only (`read_only_if_half_done`); a restart follows the
-manifest.
+manifest. Whoever is interrupted after the new version (``NewFiles.installed``) stops nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from ...schemas.errors import StorageFullError, UnavailableError
@@ -33,16 +33,19 @@ from ..tablet.tablet import Tablet
 
 
 @contextmanager
-def read_only_if_half_done(tablet_id: int, environment: Environment) -> Iterator[None]:
+def read_only_if_half_done(
+    tablet_id: int, environment: Environment, is_installed: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
     """Make the store read-only if the body, which installs rewritten files in the manifest and then in memory, fails in
-    between."""
+    between: before ``is_installed``."""
     before = environment.manifest.current.tablet(tablet_id)
     try:
         yield
     except BaseException as error:
         now = environment.manifest.current.tablet(tablet_id)
         # Compares rowsets only: other threads may update the entry's log positions at any time.
-        if now is not None and (before is None or now.rowsets is not before.rowsets):
+        is_named = now is not None and (before is None or now.rowsets is not before.rowsets)
+        if is_named and not is_installed():
             environment.latch.stop(f"new files of tablet {tablet_id} could not be installed ({error!r})")
         raise
 
@@ -55,6 +58,8 @@ class NewFiles:
         self._environment = environment
         self._paths: list[str] = []
         self._slots: list[int] = []
+        self.is_installed = False
+        """Whether memory has what the manifest names."""
 
     def name(self, kind: str) -> tuple[int, str]:
         """Return the id and the path of a new file; ``kind`` is base, undo or redo."""
@@ -100,6 +105,10 @@ class NewFiles:
         """Leave the slots to the tablet: the manifest names their rowsets."""
         self._slots.clear()
 
+    def installed(self) -> None:
+        """Note that the tablet has a version with the files: what remains to be done may fail."""
+        self.is_installed = True
+
     def undo(self) -> None:
         """Free the slots, which no location names, and remove the files unless the manifest may name them."""
         with self._tablet.write_lock:
@@ -117,14 +126,19 @@ class UncommittedFiles:
     """Edits the tablet's manifest entry."""
     put: Callable[[], object]
     """Installs the files after the commit."""
+    follow: Callable[[], object] = lambda: None
+    """Does what may wait until the files of all tablets are installed."""
 
 
 def commit_together(environment: Environment, staged: Sequence[UncommittedFiles]) -> None:
     """Commit the new files of flushes or compactions of several tablets by one manifest, and install them. Raises as
     ``NewFiles.commit``."""
     _commit(environment, [(each.new, each.edit) for each in staged])
-    for each in staged:
-        each.put()
+    with ExitStack() as following:  # an interruption of one of them stops no other
+        for each in staged:
+            each.put()
+            each.new.installed()
+            following.callback(each.follow)
 
 
 def _commit(environment: Environment, edits: Sequence[tuple[NewFiles, Callable[[TabletEntry], TabletEntry]]]) -> None:
@@ -154,7 +168,7 @@ def new_files(tablet: Tablet, environment: Environment, what: str) -> Iterator[N
     """
     new = NewFiles(tablet, environment)
     try:
-        with read_only_if_half_done(tablet.tablet_id, environment), named(what):
+        with read_only_if_half_done(tablet.tablet_id, environment, lambda: new.is_installed), named(what):
             yield new
     except BaseException:
         new.undo()

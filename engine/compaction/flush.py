@@ -135,7 +135,10 @@ def _write(
     def put() -> None:
         switch_over.put(lambda version: _with_rowset(tablet, version, mark, rowset), environment)
 
-    return rowset, UncommittedFiles(new, lambda old: _with_entry(old, mark, entry), put)
+    def follow() -> None:
+        switch_over.follow(environment)
+
+    return rowset, UncommittedFiles(new, lambda old: _with_entry(old, mark, entry), put, follow)
 
 
 def write_rows(

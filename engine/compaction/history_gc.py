@@ -124,21 +124,22 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
         timestamp, lsn = tablet.last_timestamp, tablet.last_lsn
     environment.wait_until_settled(timestamp, lsn)
     hashes = {rowset: list(hashes_of(rowset)) for rowset in candidates}
-    with read_only_if_half_done(tablet.tablet_id, environment):
-        with tablet.write_lock:
-            dead = [rowset for rowset in candidates if _is_dead(rowset, expiry, mark)]
-            if not dead:
-                return 0, 0
-            gone = {rowset.rowset_id for rowset in dead}
-            environment.manifest.commit(
-                lambda manifest: manifest.with_tablet(tablet.tablet_id, lambda entry: entry.without_rowsets(gone, mark))
-            )
-            nowhere = {rowset: tablet.remove_diskrowset(rowset, mark) for rowset in dead}
+    with read_only_if_half_done(tablet.tablet_id, environment), tablet.write_lock:
+        dead = [rowset for rowset in candidates if _is_dead(rowset, expiry, mark)]
+        if not dead:
+            return 0, 0
+        gone = {rowset.rowset_id for rowset in dead}
+        environment.manifest.commit(
+            lambda manifest: manifest.with_tablet(tablet.tablet_id, lambda entry: entry.without_rowsets(gone, mark))
+        )
+        nowhere = {rowset: tablet.remove_diskrowset(rowset, mark) for rowset in dead}
+    try:
         _forget_keys(tablet, environment, [MovedKeys(rowset.slot, nowhere[rowset], hashes[rowset]) for rowset in dead])
-    for rowset in dead:
-        rowset.close()
-        others = (*rowset.columns_files, *rowset.deltas.files)
-        remove_orphans(environment, rowset.path, *(file.path for file in others))
+    finally:
+        for rowset in dead:
+            rowset.close()
+            others = (*rowset.columns_files, *rowset.deltas.files)
+            remove_orphans(environment, rowset.path, *(file.path for file in others))
     return sum(len(rowset) for rowset in dead), sum(rowset.bytes_on_disk for rowset in dead)
 
 

@@ -44,9 +44,10 @@ def install_outputs(
     written: Sequence[OutputRowSet],
     lsn: int,
     history_floor: int,
-) -> None:
+) -> int:
     """Commit the outputs of a compaction, whose files hold all changes up to log position ``lsn``, instead of the old
-    rowsets, and switch over. Locations in ``moved`` use the numbers of outputs. Raises as ``NewFiles.commit``."""
+    rowsets, and switch over; return the bytes of files that were removed. Locations in ``moved`` use the numbers of
+    outputs. Raises as ``NewFiles.commit``."""
     targets = [output.rowset for output in written]
     for rowset in targets:
         new.take_slot(rowset)
@@ -58,9 +59,15 @@ def install_outputs(
     old = {_on_disk(one).rowset_id for one in moved}
     new.commit(lambda entry: _with_outputs(entry, old, written, history_floor))
     switch_over.put(lambda version: _replaced(version, old, written, history_floor), environment)
+    new.installed()
+    try:
+        switch_over.follow(environment)
+    finally:
+        freed = _remove_merged(environment, moved)
+    return freed
 
 
-def remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> int:
+def _remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> int:
     """Remove the files of rowsets that a compaction has replaced; return their bytes. Running scans may still read
     them."""
     freed = 0

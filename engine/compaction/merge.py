@@ -21,7 +21,7 @@ from ..delta.run import DeltaRun
 from ..manifest.environment import Environment
 from ..tablet.tablet import Tablet
 from .file_transaction import new_files
-from .install import being_replaced, install_outputs, remove_merged
+from .install import being_replaced, install_outputs
 from .merge_rows import Merge, MergeInput, RowFilter
 from .outputs import Moment, Outputs
 from .report import FlushReport
@@ -65,8 +65,7 @@ def compact(
         for one in inputs:
             one.memory.clear()
         floor = ancient_history_mark if merge.is_history_lost else 0
-        install_outputs(tablet, environment, new, marked, written, moment.lsn, floor)
-    freed = remove_merged(environment, marked)
+        freed = install_outputs(tablet, environment, new, marked, written, moment.lsn, floor)
     rowsets = [output.rowset for output in written]
     size = sum(rowset.bytes_on_disk for rowset in rowsets)
     return FlushReport(sum(len(rowset) for rowset in rowsets), size, freed)

@@ -93,7 +93,7 @@ class SwitchOver:
         self._revived.read_keys(self._tablet.schema)
 
     def put(self, replaced: Callable[[Version], Version], environment: Environment) -> None:
-        """Install the version that ``replaced`` makes of the tablet's, then update the index.
+        """Install the version that ``replaced`` makes of the tablet's. The index is to ``follow``.
 
         Writers never see a switch-over that failed half way: the store becomes read-only before the lock is released.
         """
@@ -110,10 +110,13 @@ class SwitchOver:
             for moved in self._moved:
                 tablet.key_lookup.forward(moved.rowset.slot, moved.locations)
         self._revived = RevivedRows()
+
+    def follow(self, environment: Environment) -> None:
+        """Update the key index after ``put``."""
         targets = list(self._targets.values())
-        with keys_follow(tablet, environment):
+        with keys_follow(self._tablet, environment):
             keys = [moved.let_go(targets) for moved in self._moved]
-            tablet.key_lookup.follow(keys, targets, tablet.write_lock)
+            self._tablet.key_lookup.follow(keys, targets, self._tablet.write_lock)
 
     def _carry_over(self) -> int:
         """Carry over the changes since the last round; return how many deltas there were."""
@@ -155,11 +158,13 @@ class SwitchOver:
 @contextmanager
 def keys_follow(tablet: Tablet, environment: Environment) -> Iterator[None]:
     """Let the key index follow rows that have moved, in the body. An error stops nothing: memory has what the manifest
-    says, and the index is built anew from the files."""
+    says, and the index is built anew from the files. So it is for whoever interrupts this."""
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         tablet.key_lookup.forget(tablet.write_lock)
+        if not isinstance(error, Exception):
+            raise
         environment.damage.note(error)
         _LOG.warning("the key index of tablet %d is built anew: it could not follow: %r", tablet.tablet_id, error)
 

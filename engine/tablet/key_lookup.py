@@ -348,9 +348,11 @@ class KeyLookup:
             if self._budget.take(more):
                 try:
                     larger = KeyIndex(wanted) if index is None else index.copy_for(wanted)
-                except MemoryError:
+                except BaseException as error:
                     self._budget.take(-more)
-                    return False
+                    if isinstance(error, MemoryError):
+                        return False
+                    raise
                 with write_lock:
                     self._index = larger
                 return True

@@ -22,7 +22,7 @@ from ....schemas.errors import ConflictError
 from ...compaction.file_transaction import NewFiles, new_files
 from ...compaction.flush import flush_memrowset
 from ...compaction.flush_deltas import settle_deltas
-from ...compaction.install import being_replaced, install_outputs, remove_merged
+from ...compaction.install import being_replaced, install_outputs
 from ...compaction.outputs import Moment, OutputRowSet
 from ...compaction.report import FlushReport
 from ...compaction.switch_over import MovedRowSet
@@ -84,14 +84,14 @@ def put_merged(
             with being_replaced(tablet, moved):
                 written = _with_later(tablet, environment, new, merged, moment, moved, outputs)
                 floor = merged.ancient_history_mark if lost else 0
-                install_outputs(tablet, environment, new, moved, written, moment.lsn, floor)
+                freed = install_outputs(tablet, environment, new, moved, written, moment.lsn, floor)
         except BaseException:
             for file_id in (each for ids in merged.outputs for each in ids if each is not None):
                 environment.page_cache.discard_file(file_id)  # another attempt may reuse these file numbers
             raise
     rowsets = [output.rowset for output in written]
     size = sum(rowset.bytes_on_disk for rowset in rowsets)
-    return FlushReport(sum(map(len, rowsets)), size, remove_merged(environment, moved))
+    return FlushReport(sum(map(len, rowsets)), size, freed)
 
 
 def check_current(tablet: Tablet, environment: Environment, handed_out: Sequence[RowsetEntry]) -> None:

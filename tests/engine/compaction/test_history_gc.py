@@ -16,6 +16,7 @@ from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.tablet import lookup
+from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.cells.timestamp import last_of
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.rows.scan import ScanSpec
@@ -88,6 +89,27 @@ def test_a_rowset_whose_rows_are_long_dead_goes_with_its_keys() -> None:
     assert subject.gc()["rows"] == 3
     assert subject.names() == []
     assert subject.tablet.key_lookup.key_count == 0
+    subject.upsert(2, v=5)
+    subject.check()
+    subject.crash(Random(0))
+    subject.flush()
+    subject.close()
+
+
+def test_who_is_interrupted_while_keys_go_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Aging()
+    subject.upsert(1, 2, 3)
+    subject.flush()
+    subject.delete(1, 2, 3)
+    subject.age(AGE + 1)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    at(monkeypatch, (KeyLookup, "follow"), True, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        subject.gc()
+    assert subject.names() == [] and subject.environment.latch.reason is None
     subject.upsert(2, v=5)
     subject.check()
     subject.crash(Random(0))

@@ -15,6 +15,7 @@ from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.tablet import Tablet
 from nyala.schemas.errors import InternalError, StorageFullError, UnavailableError
 from nyala.schemas.rows.write import WriteCommand
+from tests.engine.faults import assert_no_orphans
 from tests.engine.phases import at
 from tests.engine.subject import Subject, batch
 
@@ -104,8 +105,6 @@ def test_a_failure_while_a_rowset_is_replaced(monkeypatch: pytest.MonkeyPatch, w
         (swapping.SwitchOver, "put"),
         (swapping.SwitchOver, "_carry_over"),
         (KeyLookup, "forward"),
-        (KeyLookup, "relocate"),
-        (key_lookup, "hash_keys"),
     ],
     ids=lambda phase: phase[1],
 )
@@ -122,6 +121,33 @@ def test_a_failure_in_the_swap(monkeypatch: pytest.MonkeyPatch, work: str, phase
     with pytest.raises(KeyboardInterrupt):
         subject.store.maintain("t", work)
     assert_halted(subject, "could not be")
+    assert_whole_after_a_restart(subject, monkeypatch)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "phase",
+    [(KeyLookup, "follow"), (KeyLookup, "relocate"), (key_lookup, "hash_keys")],
+    ids=lambda phase: phase[1],
+)
+@pytest.mark.parametrize("work", ["flush", "compact"])
+def test_who_is_interrupted_while_keys_follow_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, work: str, phase: tuple[Any, str], after: bool
+) -> None:
+    subject = subject_with_work()
+    subject.check()
+    commit = rewrite._commit
+
+    def commit_and_fail_next(*args: Any) -> None:
+        commit(*args)
+        failing(monkeypatch, *phase, KeyboardInterrupt(), after=after)
+
+    monkeypatch.setattr(rewrite, "_commit", commit_and_fail_next)
+    with pytest.raises(KeyboardInterrupt):
+        subject.store.maintain("t", work)
+    assert subject.environment.latch.reason is None
+    assert_no_orphans(subject, subject.fs)
+    subject.check()
     assert_whole_after_a_restart(subject, monkeypatch)
 
 

@@ -14,6 +14,7 @@ from nyala.engine.maintenance.op import MaintenanceOp
 from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.options import MIB, StoreOptions
 from nyala.engine.store import Store
+from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.transaction.stage import ExpiryOp
 from nyala.schemas.errors import StorageFullError, UnavailableError
@@ -184,3 +185,30 @@ def test_tablets_without_rows_have_no_work() -> None:
         assert not of_tablets(store)
         write(store, [1], 1)
         assert len({operation.name.split()[-1] for operation in of_tablets(store)}) == 1
+
+
+def test_who_is_interrupted_while_the_keys_of_one_follow_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    store = filled(disk)
+    values(store)
+    follow, followed = KeyLookup.follow, list[KeyLookup]()
+
+    def interrupted(lookup: KeyLookup, *args: Any) -> None:
+        followed.append(lookup)
+        if len(followed) == 2:
+            raise KeyboardInterrupt
+        follow(lookup, *args)
+
+    monkeypatch.setattr(KeyLookup, "follow", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.maintain("t", "flush")
+    monkeypatch.undo()
+    assert len(followed) == BUCKETS and store.health().status == "ok"
+    write(store, range(50, 150), 1)
+    store.maintain("t", "flush")
+    expected = {**dict.fromkeys(range(50), 0), **dict.fromkeys(range(50, 150), 1)}
+    assert values(store) == expected
+    store.close()
+    again = opened(disk)
+    assert values(again) == expected
+    again.close()
