@@ -146,9 +146,9 @@ class Store:
             options, self._fs, self._catalog.tablets, self._catalog.maintained_tablets, flush=self._maintenance.notify
         )
         self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds, options.server)
-        self._room = Room(self._fs, options)
+        room = self._room = Room(self._fs, options)
         self._grants = Grants(self._catalog, self._environment.manifest, self._mvcc.check_now, self._log.stamps)
-        self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room, self._home.first_number)
+        self._staging = StagingArea(self._fs, self._clock, options.staging_ttl_seconds, room, self._home.first_number)
         parts = self._log_freeing, options, uuid.uuid4, self._authors
         self._checkpoints = Checkpoints(self._environment, self._log, *parts)
 
@@ -479,7 +479,7 @@ class Store:
     def _operations(self) -> list[MaintenanceOp]:
         if self._environment.latch.reason:
             return []
-        gone = self._catalog.removals(self._clock.physical_microseconds(), self._forget)
+        gone = self._catalog.removals(self._clock, self._forget)
         operations: list[MaintenanceOp] = [*gone, ExpiryOp(self._staging)]
         for part in (self._imports, self._pins, self._compactions, self._mover):
             operations += part.removals()

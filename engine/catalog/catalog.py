@@ -21,6 +21,7 @@ from .. import threads
 from ..maintenance.op import MaintenanceOp
 from ..manifest.environment import Environment
 from ..manifest.manifest import TableEntry, TabletEntry
+from ..mvcc.clock import Clock
 from ..table.formulas import check_formulas
 from ..table.table import Table
 from ..table.table_version import TableVersion, write_locks
@@ -61,6 +62,8 @@ class Catalog:
         """Read without the lock, so only by calls that are atomic in the interpreter."""
         self._dropped: dict[int, Table] = {}
         """By id. Read like ``_tables``. A table on its way is in both for a moment, never in neither."""
+        self._ends: dict[int, tuple[int, int]] = {}
+        """Of dropped tables by id: the end of their time on the clock that may jump, and on the one that never does."""
         self._lock = threads.Lock()
         self.names_version = 0
         """Grows whenever a table or column gets, changes or loses its name."""
@@ -283,25 +286,37 @@ class Catalog:
         """Return the tables that can be recalled, by name and id."""
         return listed_dropped(list(self._dropped.values()))
 
-    def removals(self, now: int, removed: Callable[[int], object]) -> list[MaintenanceOp]:
-        """Return the deletions that are due at ``now``; ``removed`` is called with the id of each removed table."""
+    def removals(self, clock: Clock, removed: Callable[[int], object]) -> list[MaintenanceOp]:
+        """Return the deletions that are due; ``removed`` is called with the id of each removed table."""
 
         def operation(table: Table) -> RemovalOp:
             def remove() -> None:
-                if self._remove(table, now):
+                if self._remove(table, clock):
                     removed(table.table_id)
 
             return RemovalOp(f"remove the dropped table {table.table_id}", remove)
 
-        return [operation(table) for table in list(self._dropped.values()) if _is_over(table, now)]
+        return [operation(table) for table in list(self._dropped.values()) if self._is_over(table, clock)]
 
-    def _remove(self, table: Table, now: int) -> bool:
+    def _is_over(self, table: Table, clock: Clock) -> bool:
+        """Whether a table's time to be recalled has expired: by the time of day, and by the time that has passed since
+        its end was first looked at. A time of day that jumps ahead deletes no table."""
+        today, now, until = clock.physical_microseconds(), clock.steady_microseconds(), table.dropped_until
+        if until is None:
+            return False
+        seen_until, end = self._ends.get(table.table_id, (None, 0))
+        if seen_until != until:
+            end = now + max(until - today, 0)
+            self._ends[table.table_id] = until, end
+        return until <= today and end <= now
+
+    def _remove(self, table: Table, clock: Clock) -> bool:
         """Delete a table whose time has expired; return False if it was recalled meanwhile."""
         with self._lock:
-            if table.table_id not in self._dropped or not _is_over(table, now):
+            if table.table_id not in self._dropped or not self._is_over(table, clock):
                 return False
             self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
-            del self._dropped[table.table_id]
+            del self._dropped[table.table_id], self._ends[table.table_id]
         self._retire(table)
         return True
 
@@ -386,10 +401,6 @@ def _checked_seconds(keep_seconds: int) -> int:
     if isinstance(keep_seconds, int) and 0 <= keep_seconds <= KEEP_SECONDS_MAX:
         return keep_seconds
     raise InvalidArgumentError(f"keep_seconds must be an integer from 0 to {KEEP_SECONDS_MAX:,}, not {keep_seconds!r}")
-
-
-def _is_over(table: Table, now: int) -> bool:
-    return table.dropped_until is not None and table.dropped_until <= now
 
 
 def listed_dropped(tables: Iterable[Table]) -> list[DroppedTable]:

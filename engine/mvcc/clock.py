@@ -60,6 +60,11 @@ class Clock(Protocol):
         """Return the time of day, microseconds since 1970 UTC; it may jump."""
         ...
 
+    def steady_microseconds(self) -> int:
+        """Return the microseconds since some moment in the past; they never jump, whatever is done to the time of
+        day. Another process counts from another moment."""
+        ...
+
 
 class SystemClock:
     """Hybrid timestamps over the machine's time of day."""
@@ -70,6 +75,9 @@ class SystemClock:
 
     def physical_microseconds(self) -> int:
         return time.time_ns() // 1000
+
+    def steady_microseconds(self) -> int:
+        return int(threads.monotonic() * 1_000_000)
 
     def now(self) -> int:
         with self._mutex:

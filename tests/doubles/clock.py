@@ -1,4 +1,4 @@
-"""A clock whose time of day belongs to the test."""
+"""A clock whose time belongs to the test."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ from nyala.engine.mvcc.clock import SystemClock
 
 
 class ManualClock(SystemClock):
-    """A time of day that moves only by ``advance``."""
+    """Time that passes only by ``advance``."""
 
     def __init__(self, microseconds: int = 1_000_000) -> None:
         super().__init__()
         self._microseconds = microseconds
+        self._passed = 0
 
     def physical_microseconds(self) -> int:
         return self._microseconds
 
+    def steady_microseconds(self) -> int:
+        return self._passed
+
     def advance(self, microseconds: int) -> None:
-        """Move the time of day; a negative distance is a clock that was set back."""
+        """Let time pass; a negative distance is a time of day that was set back."""
+        self._passed += max(microseconds, 0)
+        self.jump(microseconds)
+
+    def jump(self, microseconds: int) -> None:
+        """Set the time of day, to a later one by so much, while no time passes."""
         self._microseconds += microseconds

@@ -7,7 +7,7 @@ the parts: complete ones survive a restart, unfinished ones are removed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -22,6 +22,7 @@ from ...commit.room import Room
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem
 from ...manifest.files import reign_of
+from ...mvcc.clock import Clock
 from .file import PartInfo, PartWriter, Shape, read_info, read_rows
 
 ROOT = "staging"
@@ -98,7 +99,7 @@ class StagedPart:
 class _Transaction:
     parts: dict[str, StagedPart] = field(default_factory=dict)
     expires: int = 0
-    """In microseconds since 1970."""
+    """On the clock that never jumps."""
     owner: Owner = NOBODY
     """Who staged its first part."""
     users: int = 0
@@ -110,17 +111,15 @@ class _Transaction:
 class StagingArea:
     """The staged parts of a store. Thread safe."""
 
-    def __init__(
-        self, fs: FileSystem, now: Callable[[], int], seconds_to_live: float, room: Room, first_number: int = 0
-    ) -> None:
-        """Find parts of earlier runs; ``now`` gives microseconds since 1970, ``room`` the limits on staged bytes. Files
-        get numbers above ``first_number``, of its reign.
+    def __init__(self, fs: FileSystem, clock: Clock, seconds_to_live: float, room: Room, first_number: int = 0) -> None:
+        """Find parts of earlier runs; ``room`` has the limits on staged bytes. Files get numbers above
+        ``first_number``, of its reign.
 
         Raises:
             UnavailableError, StorageFullError: the directory could not be made or read.
         """
         self._fs = fs
-        self._now = now
+        self._clock = clock
         self.seconds_to_live = seconds_to_live
         self._lock = threads.Lock()
         self._transactions: dict[str, _Transaction] = {}
@@ -159,15 +158,14 @@ class StagingArea:
         part = StagedPart(self._fs, path, *found, self._fs.size(path))
         self._count(path, part.size_bytes)
         # The time restarts: counted from ``staged_at`` it may have expired although the part has just been completed.
-        if old := self._put(part, self._now()):
+        if old := self._put(part):
             self._remove(old.path)
 
     def _let_go_of_abandoned(self) -> None:
+        today, now = self._clock.physical_microseconds(), self._clock.steady_microseconds()
         for each in self._transactions.values():
-            if _is_abandoned(
-                max(part.info.staged_at for part in each.parts.values()), self._now(), self.seconds_to_live
-            ):
-                each.expires = self._now()
+            if _is_abandoned(max(part.info.staged_at for part in each.parts.values()), today, self.seconds_to_live):
+                each.expires = now
 
     def write(self, stage: Stage, table_id: int, batches: Iterable[tuple[Operation, pa.RecordBatch]]) -> StagedPart:
         """Write a part, replacing an earlier one of its name. An error leaves nothing behind.
@@ -176,7 +174,8 @@ class StagingArea:
             UnavailableError: too much is staged, or the disk failed.
             StorageFullError: the disk is full, except for its reserve.
         """
-        info = PartInfo(transaction=stage.transaction, part=stage.part, table_id=table_id, staged_at=self._now())
+        today = self._clock.physical_microseconds()
+        info = PartInfo(transaction=stage.transaction, part=stage.part, table_id=table_id, staged_at=today)
         with self._used(stage.transaction):
             path = self._new_path()
             try:
@@ -186,7 +185,7 @@ class StagingArea:
                 raise
             self._count(path, part.size_bytes)
             with self._lock:
-                if old := self._put(part, self._now()):
+                if old := self._put(part):
                     self._transactions[stage.transaction].replaced.append(old.path)
         return part
 
@@ -256,13 +255,13 @@ class StagingArea:
 
     def is_due(self) -> bool:
         """Whether ``expire`` would discard anything."""
-        now = self._now()
+        now = self._clock.steady_microseconds()
         with self._lock:
             return any(not each.users and each.expires <= now for each in self._transactions.values())
 
     def expire(self) -> list[str]:
         """Discard the transactions that have not received a part for too long; return their names."""
-        now = self._now()
+        now = self._clock.steady_microseconds()
         with self._lock:
             due = {name: each for name, each in self._transactions.items() if not each.users and each.expires <= now}
             for name in due:
@@ -292,7 +291,7 @@ class StagingArea:
             for path in replaced:
                 self._remove(path)
 
-    def _put(self, part: StagedPart, staged_at: int) -> StagedPart | None:
+    def _put(self, part: StagedPart) -> StagedPart | None:
         """Add a part and renew its transaction; return the older one of the same name. The numbers tell which one that
         is: the clock may have been set back, and the next process may have another."""
         found = self._transactions.setdefault(part.info.transaction, _Transaction())
@@ -300,7 +299,7 @@ class StagingArea:
         if old and old.number > part.number:
             return part
         found.parts[part.info.part] = part
-        found.expires = max(found.expires, self._expiry(staged_at))
+        found.expires = self._clock.steady_microseconds() + int(self.seconds_to_live * 1_000_000)
         return old
 
     def _take(self, path: str, size: int) -> None:
@@ -318,9 +317,6 @@ class StagingArea:
             who, before = self._sizes.get(path, (NOBODY, 0))
             self._sizes[path] = who, size
             self._bytes[who] += size - before
-
-    def _expiry(self, staged_at: int) -> int:
-        return staged_at + int(self.seconds_to_live * 1_000_000)
 
     def _new_path(self) -> str:
         with self._lock:

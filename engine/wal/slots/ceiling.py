@@ -27,6 +27,9 @@ class CeilingClock:
     def physical_microseconds(self) -> int:
         return self._inner.physical_microseconds()
 
+    def steady_microseconds(self) -> int:
+        return self._inner.steady_microseconds()
+
     def now(self) -> int:
         """See ``Clock``. Raises UnavailableError if the log must answer first."""
         with self._mutex:

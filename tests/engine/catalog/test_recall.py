@@ -132,6 +132,25 @@ def test_maintenance_removes_what_is_over_and_only_that() -> None:
     assert verify_store(fs).is_sound
 
 
+def test_a_time_of_day_that_jumps_deletes_no_table() -> None:
+    clock = new_clock()
+    store = with_table(MemoryFileSystem(), clock)
+    store.drop_table("t", KEEP)
+    assert store.run_maintenance_once() is None
+    clock.jump(3_600 * SECOND)
+    clock.advance((KEEP - 1) * SECOND)
+    assert store.run_maintenance_once() is None
+    clock.jump(-3_600 * SECOND)
+    store.recall_table("t")
+    assert rows(store) == ROWS
+    store.drop_table("t", KEEP)
+    clock.advance((KEEP - 1) * SECOND)
+    assert store.run_maintenance_once() is None
+    clock.advance(SECOND)
+    assert str(store.run_maintenance_once()).startswith("remove the dropped table")
+    store.close()
+
+
 def test_a_removal_that_was_due_spares_a_table_that_was_recalled() -> None:
     clock = new_clock()
     store = with_table(MemoryFileSystem(), clock)

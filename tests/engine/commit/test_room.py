@@ -169,6 +169,9 @@ def test_what_has_expired_counts_for_no_user() -> None:
         def physical_microseconds(self) -> int:
             return super().physical_microseconds() + self.ahead
 
+        def steady_microseconds(self) -> int:
+            return super().steady_microseconds() + self.ahead
+
     clock = Clock()
     store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", unfinished_max=2), clock)
     store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))

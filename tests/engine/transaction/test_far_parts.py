@@ -15,6 +15,7 @@ from nyala.engine.transaction.staging.area import StagingArea
 from nyala.engine.transaction.staging.file import PartInfo, PartWriter, read_info, read_rows
 from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.write import Stage
+from tests.doubles.clock import ManualClock
 from tests.doubles.watched_bucket import WatchedBucket
 
 INFO = PartInfo(transaction="load", part="1", table_id=7, staged_at=1_700_000_000_000_000)
@@ -64,8 +65,21 @@ def test_a_part_of_a_later_reign_replaces_that_of_an_earlier_one_however_their_n
     assert [part.number for part in _area(fs, 11).parts("a")] == [second]
 
 
+def test_a_time_of_day_that_jumps_throws_nothing_away() -> None:
+    fs, clock, second = MemoryFileSystem(), ManualClock(INFO.staged_at), 1_000_000
+    area = StagingArea(fs, clock, 60, Room(fs, StoreOptions()))
+    _staged(area, "first")
+    clock.jump(3_600 * second)
+    clock.advance(50 * second)
+    assert not area.is_due() and area.expire() == []
+    _staged(area, "second")
+    clock.jump(-7_200 * second)
+    clock.advance(11 * second)
+    assert area.is_due() and area.expire() == ["first"] and len(fs.list("staging")) == 1
+
+
 def _area(fs: MemoryFileSystem, reign: int) -> StagingArea:
-    return StagingArea(fs, lambda: INFO.staged_at, 60, Room(fs, StoreOptions()), reign << REIGN_BITS)
+    return StagingArea(fs, ManualClock(INFO.staged_at), 60, Room(fs, StoreOptions()), reign << REIGN_BITS)
 
 
 def _staged(area: StagingArea, transaction: str) -> int:
