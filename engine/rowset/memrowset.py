@@ -35,12 +35,17 @@ from ..vectors.raw_cell import RawCell
 from ..vectors.vector import BytesVector, FixedVector, Vector, conformed, zeros
 from .key_index import KeyIndex
 from .liveness import LiveRows
+from .location import ROWS_MAX
 from .native.absent import absent_cells
 from .native.cell_table import CellTable
 from .native.places import KEPT, TRUE, is_widened, place_of
 from .native.row_columns import RowColumns
 from .row_run import KeyRuns, RowRun, place_of_key
 from .rowset import RowSet
+
+FULL_ROWS = ROWS_MAX // 2
+"""With so many rows another MemRowSet takes those of the next commit: none brings as many as remain to the last number
+of a row."""
 
 
 class MemRowSet(RowSet):

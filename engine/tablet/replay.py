@@ -48,6 +48,7 @@ def replay(tablet: Tablet, forms: Sequence[LoggedRows], times: LogTimes) -> int:
     tablet.replays(int(times.lsns[min(int(form.parts[0]) for form in lacking)]))
     if tablet.quarantine is not None:
         return 0
+    tablet.make_room(int(times.lsns[-1]))
     changes = _LoggedChanges(tablet, lacking, times)
     changes.place()
     changes.insert()

@@ -111,6 +111,7 @@ def apply_row(
     ``cells`` has.
     """
     if place.rowset is None:
+        tablet.make_room(lsn)
         tablet.version.active.insert_row(cells, key, timestamp, lsn)
     else:
         columns = {number: (physical, cells[i]) for number, (physical, i) in values.items()}

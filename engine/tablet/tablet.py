@@ -25,7 +25,7 @@ from ..manifest.key_budget import KeyIndexBudget, unlimited
 from ..record.change import Change, ChangeKind
 from ..rowset.diskrowset import NEWEST, DiskRowSet
 from ..rowset.location import by_slot, pack, rowids_of
-from ..rowset.memrowset import MemRowSet
+from ..rowset.memrowset import FULL_ROWS, MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.keys.keys import KeyEncoder, KeyVector, hash_keys, take_keys
@@ -124,10 +124,7 @@ class Tablet:
         return memrowset
 
     def set_aside(self, successor: MemRowSet) -> None:
-        """Make ``successor`` the active MemRowSet; the old one waits to be flushed.
-
-        Under the write lock.
-        """
+        """Make ``successor`` the active MemRowSet, under the write lock; the old one waits to be flushed."""
         version = self.version
         active, frozen = version.active, version.frozen
         if len(active):
@@ -136,6 +133,11 @@ class Tablet:
         else:
             self.drop_slot(active.slot)
         self.version = replace(version, active=successor, frozen=frozen)
+
+    def make_room(self, lsn: int) -> None:
+        """Set a full MemRowSet aside, under the write lock, if nothing of the commit ``lsn`` is applied yet."""
+        if len(self.version.active) >= FULL_ROWS and lsn > self.last_lsn:
+            self.set_aside(self.new_memrowset())
 
     def free_slot(self) -> int:
         """Return an unused slot. Raises UnavailableError if the tablet has too many rowsets."""
@@ -350,6 +352,7 @@ class Tablet:
         lsn: int,
     ) -> None:
         """Apply a change of this kind, whose cells are given by column id; else like ``apply``."""
+        self.make_room(lsn)
         if kind is ChangeKind.STORE:
             self._store(cells, locations, timestamp, lsn)
         elif kind is ChangeKind.UPDATE:
