@@ -263,14 +263,37 @@ def test_orders_that_mean_something_else_are_left_to_spark(homes: Table, load: L
     assert all(spec.order_by is None for spec in asked)
 
 
-def test_lists_and_structs_are_put_in_order_by_spark(db: Database, load: Load) -> None:
-    """The store has no order for them, and refuses to sort by them."""
-    kinds = [("many", pa.list_(pa.int64())), ("part", pa.struct([("a", pa.int64())]))]
+PART = pa.struct([("a", pa.int64()), ("b", pa.string())])
+
+
+@pytest.fixture
+def nested(db: Database) -> str:
+    kinds = [
+        ("many", pa.list_(pa.int64())),
+        ("part", PART),
+        ("parts", pa.list_(PART)),
+        ("more", pa.struct([("p", PART)])),
+    ]
+    first, second = {"a": 2, "b": "x"}, {"a": 1, "b": "y"}
+    rows = {"id": [1, 2], "many": [[2], [1, 5]], "part": [first, second], "parts": [[first, second], None]}
     db.create_table("nested", pa.schema([("id", pa.int64()), *kinds]), ["id"]).insert(
-        {"id": [1, 2], "many": [[2], [1, 5]], "part": [{"a": 2}, {"a": 1}]}
+        {**rows, "more": [{"p": first}, None]}
     )
+    return "nested"
+
+
+def test_lists_and_structs_are_put_in_order_by_spark(nested: str, load: Load) -> None:
+    """The store has no order for them, and refuses to sort by them."""
     for name in ("many", "part"):
-        assert [row["id"] for row in load("nested").orderBy(name).limit(1).collect()] == [2]
+        assert [row["id"] for row in load(nested).orderBy(name).limit(1).collect()] == [2]
+
+
+def test_some_fields_of_structs_can_be_selected(nested: str, load: Load) -> None:
+    """Spark asks for a struct without the others."""
+    found = load(nested).orderBy("id").select("part.b", "parts.a", "more.p.b").collect()
+    assert [tuple(row) for row in found] == [("x", [2, 1], "x"), ("y", None, None)]
+    assert load(nested).where("part.a = 1").select("id").collect()[0]["id"] == 2
+    assert load(nested).groupBy("part.b").count().where("b = 'x'").collect()[0]["count"] == 1
 
 
 def test_some_rows_are_read_without_the_rest(

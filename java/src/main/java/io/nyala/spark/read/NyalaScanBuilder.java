@@ -5,6 +5,7 @@ import io.nyala.spark.tables.StoreTable;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -14,6 +15,7 @@ import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -103,7 +105,12 @@ public final class NyalaScanBuilder
 
   @Override
   public void pruneColumns(StructType required) {
-    columns = required;
+    columns = new StructType(Stream.of(required.fields()).map(this::whole).toArray(StructField[]::new));
+  }
+
+  /** Returns a column with all fields of its structs: Spark leaves out those that it does not need, the store none. */
+  private StructField whole(StructField column) {
+    return schema.getFieldIndex(column.name()).isDefined() ? schema.apply(column.name()) : column;
   }
 
   @Override
