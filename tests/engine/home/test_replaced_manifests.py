@@ -23,7 +23,7 @@ class Bucket:
 
 
 def test_a_manifest_that_is_replaced_meanwhile_is_deleted_later() -> None:
-    bucket, log = Bucket(), SimpleNamespace(commit_manifest=lambda *_: None)
+    bucket, log = Bucket(), cast(Any, SimpleNamespace(commit_manifest=lambda *_: None))
     place = ManifestInBucket(cast(Any, bucket), "s/", 1, "", log, cast(Any, None), lambda name: False)
 
     class Noted(list[str]):
@@ -46,7 +46,7 @@ def test_a_manifest_that_is_replaced_meanwhile_is_deleted_later() -> None:
 
 
 def test_pinned_manifests_stay_until_they_are_free() -> None:
-    bucket, log = Bucket(), SimpleNamespace(commit_manifest=lambda *_: None)
+    bucket, log = Bucket(), cast(Any, SimpleNamespace(commit_manifest=lambda *_: None))
     pinned = {"1-1"}
     place = ManifestInBucket(cast(Any, bucket), "s/", 1, "", log, cast(Any, None), pinned.__contains__)
     for _ in range(3):
