@@ -42,6 +42,7 @@ from .result import Result, changed
 from .statement import Kind, Statement, TableUse, parsed, statement
 from .text.exact_lists import exact_lists
 from .text.exact_spans import exact_spans
+from .text.list_names import with_named_lists
 from .text.names import quoted
 from .text.right_joins import REDUCTION
 from .text.same_names import OwnNames, refuses_same_names, with_own_names
@@ -326,7 +327,7 @@ class _Running:
         self._text = merged_columns(self._text, tables)
         if self._query.has_lists:
             self._text = exact_lists(self._text, tables)
-        self._text = exact_spans(self._text, tables)
+        self._text = exact_spans(with_named_lists(self._text), tables)
         named = frame = self._frame_named(tables)
         typed = frame = self._frame_of(self._exact(tables), frame)
         if self._query.computes:
