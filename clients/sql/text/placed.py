@@ -66,6 +66,9 @@ class _PlacedParser(PlacingParser):
     def _parse_lambda(self, *given: Any, **named: Any) -> Any:
         return self._placed(super()._parse_lambda, *given, **named)  # an argument of a function
 
+    def _parse_function(self, *given: Any, **named: Any) -> Any:
+        return self._placed(super()._parse_function, *given, **named)
+
     def _parse_dcolon(self) -> Any:
         at = self._prev.start
         kind = super()._parse_dcolon()

@@ -163,6 +163,10 @@ WITHIN = [
     "SELECT length(name) + 1 AS n FROM t ORDER BY id",
     "SELECT id FROM t WHERE id + 1 IN (SELECT id * 2 FROM t) AND id BETWEEN id - 1 AND id + 1 ORDER BY id",
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.id + 1 = t.id) ORDER BY id",
+    "SELECT sum(id)::double precision / 2.5 AS n, (sum(small) + 1)::text AS m, count(*)::int AS k FROM t",
+    "SELECT sum(id) FILTER (WHERE id > 1)::smallint AS n, max(small)::text AS m FROM t",
+    "SELECT (sum(id) OVER (ORDER BY id))::int + sum(id) OVER (ORDER BY id)::int AS n FROM t ORDER BY id",
+    "SELECT CASE WHEN id > 1 THEN id + small ELSE id * 2 END::text AS n FROM t ORDER BY id",
     "SELECT id /* one */ + -- two\n 1 AS n FROM t ORDER BY id",
 ]
 
