@@ -6,6 +6,7 @@ of the store are. So are the branches of CASE, and the parts of UNION.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -18,10 +19,14 @@ from sqlglot.optimizer.scope import Scope
 
 from .common_types import Group, casts_of, groups_of, listed_stars, named_again, operands_of, set_groups
 from .kinds import Columns, Kind, Kinds, columns_of
-from .text.edits import edited
-from .text.placed import Cast, edits_of, scopes_of
+from .text.edits import Edit, edited
+from .text.placed import Cast, cast_of, edits_of, scopes_of
 
 _REMEMBERED_TEXT_MAX = 1 << 16
+_INTERVAL = re.compile(r"\binterval\b", re.IGNORECASE)
+_HOURS = re.compile(r"hour|min|sec|:", re.IGNORECASE)
+_SHORT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
+"""A moment without seconds, which DataFusion does not read."""
 _TYPE = "TIMESTAMP(6)"
 
 
@@ -49,7 +54,8 @@ _NOW = (exp.CurrentTimestamp, exp.Localtimestamp)
 def exact_moments(text: str, tables: Mapping[str, pa.Schema], values: Mapping[str, pa.Scalar] | None = None) -> str:
     """Return an SQL query that compares timestamps as microseconds. ``tables`` are those that it names, and ``values``
     those of its parameters."""
-    if not any(pa.types.is_timestamp(each.type) for schema in tables.values() for each in schema):
+    types = [each.type for schema in tables.values() for each in schema]
+    if not (any(map(pa.types.is_timestamp, types)) or (any(map(pa.types.is_date, types)) and _INTERVAL.search(text))):
         return text
     columns = tuple((name, columns_of(schema, _kind_of_type)) for name, schema in tables.items())
     parameters = tuple((name, _parameter(value)) for name, value in (values or {}).items())
@@ -63,7 +69,26 @@ def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple
         return _exact(edited(text, stars), tables, parameters)
     groups = [group for scope in scopes for group in (*groups_of(scope, _operands), *set_groups(scope))]
     casts = [cast for group in groups for cast in _casts(group, kinds)]
-    return edited(text, edits_of(casts) + named_again(casts, groups)) if casts else text
+    casts += [cast for scope in scopes for node in scope.walk() for cast in _with_hours(node, scope, kinds)]
+    return edited(text, edits_of(casts) + named_again(casts, groups) + _seconds(casts, text)) if casts else text
+
+
+def _with_hours(node: exp.Expr, scope: Scope, kinds: _Moments) -> Iterator[Cast]:
+    """Yield the cast of a date to which hours are added: DataFusion would leave them out."""
+    if not isinstance(node, exp.Add | exp.Sub):
+        return
+    for one, other in ((node.this, node.expression), (node.expression, node.this)):
+        if kinds.of(one, scope) == _MomentKind.DATE and _has_hours(other):
+            yield cast_of(one, _TYPE)
+
+
+def _has_hours(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Interval) and _HOURS.search(node.sql()) is not None
+
+
+def _seconds(casts: Sequence[Cast], text: str) -> list[Edit]:
+    """Return the edits that write the seconds of literals which are cast."""
+    return [Edit(end - 1, end - 1, ":00") for start, end, _ in casts if _SHORT.fullmatch(text[start + 1 : end - 1])]
 
 
 _remembered = lru_cache(256)(_exact)
@@ -126,6 +151,8 @@ class _Moments(Kinds):
     def _of_sum(self, node: exp.Add | exp.Sub, scope: Scope) -> Kind:
         """Return what a moment with an interval added is; the difference of two moments is none."""
         left, right = self.number(node.this, scope), self.number(node.expression, scope)
+        if _MomentKind.DATE in (left, right) and (_has_hours(node.this) or _has_hours(node.expression)):
+            return _MomentKind.MOMENT
         if left >= _MomentKind.DATE and right == _MomentKind.OTHER:
             return left
         is_later = isinstance(node, exp.Add) and left == _MomentKind.OTHER

@@ -15,6 +15,8 @@ from .edits import Edit, edited
 from .parsed_text import ParsedText
 
 _TYPES = (TokenType.TIMESTAMP, TokenType.TIMESTAMPTZ)
+_SHORT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
+"""A moment without seconds, which DataFusion does not read."""
 _FINE = re.compile(r"\.\d{7}")
 
 
@@ -31,27 +33,28 @@ def with_microseconds(text: str, parts: ParsedText) -> str:
         elif token.token_type is TokenType.R_PAREN:
             opened = opened[:-1]
         elif token.token_type in _TYPES:
-            literal = _literal(tokens, place, bool(opened and opened[-1]))
-            if literal is not None and not _FINE.search(literal):
+            is_type, literal = _literal(tokens, place, bool(opened and opened[-1]))
+            if literal is not None and _SHORT.fullmatch(literal.text):
+                edits.append(Edit(literal.end, literal.end, ":00"))
+            if is_type and not (literal is not None and _FINE.search(literal.text)):
                 edits.append(Edit(token.end + 1, token.end + 1, "(6)"))
     return edited(text, edits) if edits else text
 
 
-def _literal(tokens: Sequence[Token], place: int, is_cast: bool) -> str | None:
-    """Return the literal that has the type which stands at a place, or none: ``""``. None: that is no type, or has its
-    digits."""
+def _literal(tokens: Sequence[Token], place: int, is_cast: bool) -> tuple[bool, Token | None]:
+    """Return whether a type without digits stands at a place, and the literal that has it, if any."""
     after = place + 1
     if [token.text.lower() for token in tokens[after + 1 : after + 3]] == ["time", "zone"]:
         after += 3
     kind = _kind(tokens, after)
     if kind is TokenType.STRING:
-        return tokens[after].text
-    if kind in (TokenType.L_PAREN, TokenType.L_BRACKET):
-        return None
+        return True, tokens[after]
     before = _kind(tokens, place - 1)
-    if before is TokenType.DCOLON or (is_cast and before is TokenType.ALIAS):
-        return tokens[place - 2].text if _kind(tokens, place - 2) is TokenType.STRING else ""
-    return None
+    if kind in (TokenType.L_PAREN, TokenType.L_BRACKET) or not (
+        before is TokenType.DCOLON or (is_cast and before is TokenType.ALIAS)
+    ):
+        return False, None
+    return True, tokens[place - 2] if _kind(tokens, place - 2) is TokenType.STRING else None
 
 
 def _kind(tokens: Sequence[Token], place: int) -> TokenType | None:
