@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 from datafusion import ScalarUDF, udf
@@ -15,6 +16,7 @@ from ...schemas import compute as pc
 from .exact_numbers import NumberKind, Numbers, number_columns, number_parameters
 from .kinds import Columns
 from .text.edits import Edit, edited
+from .text.names import name_of, quoted
 from .text.placed import cast_of, scopes_of
 
 _WHOLE = (exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT)
@@ -47,6 +49,7 @@ def _rounded(
     scopes, by_query = scopes_of(text)
     kinds = Numbers({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
     edits: list[Edit] = []
+    named: dict[int, Edit] = {}
     for scope in scopes:
         for node in scope.walk():
             if not isinstance(node, exp.Cast) or node.to.this not in _WHOLE:
@@ -55,11 +58,26 @@ def _rounded(
             if kind in (NumberKind.DOUBLE, NumberKind.NUMBER, NumberKind.DECIMAL):
                 is_double = kind == NumberKind.DOUBLE or node.this.find(exp.Parameter)
                 edits += _edits(node, _EVEN if is_double else "round")
+                named |= _named(node)
+    edits += named.values()
     edits.sort(key=lambda edit: not edit.text.startswith(")"))  # a call that ends where another one begins
     return edited(text, edits) if edits else text
 
 
 _remembered = lru_cache(256)(_rounded)
+
+
+def _named(node: exp.Expr) -> dict[int, Edit]:
+    """Return the edit that names a column of the answer as before, if it is a column that is cast. By its place."""
+    while isinstance(node.parent, exp.Cast | exp.Paren):
+        node = node.parent
+    column: Any = node
+    while isinstance(column, exp.Cast | exp.Paren):
+        column = column.this
+    if not (isinstance(column, exp.Column) and isinstance(node.parent, exp.Select) and node.arg_key == "expressions"):
+        return {}
+    end = cast_of(node, "").end
+    return {end: Edit(end, end, f" AS {quoted(name_of(column))}")}
 
 
 def _edits(node: exp.Cast, function: str) -> Iterator[Edit]:

@@ -42,6 +42,12 @@ def test_a_cast(db: Database, expression: str, cells: list[object]) -> None:
     assert [row["v"] for row in db.sql(f"SELECT id, {expression} AS v FROM t ORDER BY id").to_pylist()] == cells
 
 
+def test_names_stay(db: Database) -> None:
+    text = "SELECT x + d AS v, r FROM (SELECT x::int, CAST(d AS int), r::int::text FROM t WHERE id = 1) AS q"
+    assert db.sql(text).to_pylist() == [{"v": 1, "r": "2"}]
+    assert db.sql("SELECT d::int, round(d), round(x)::int FROM t WHERE id = 3").to_arrow().num_columns == 3
+
+
 def test_a_condition_and_a_parameter(db: Database) -> None:
     assert db.sql("SELECT id FROM t WHERE x::int = 3 AND CAST(? AS int) = 2", [2.5]).to_pylist() == [{"id": 3}]
 
