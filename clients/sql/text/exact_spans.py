@@ -68,7 +68,7 @@ def exact_spans(text: str, tables: Mapping[str, pa.Schema]) -> str:
     return edited(text, edits) if edits else text
 
 
-class _Span(NamedTuple):
+class _WrittenSpan(NamedTuple):
     """An interval or a time that a query writes."""
 
     word: str
@@ -78,7 +78,7 @@ class _Span(NamedTuple):
     """Its first and its last token."""
 
 
-def _span(tokens: Sequence[Token], place: int) -> _Span | None:
+def _span(tokens: Sequence[Token], place: int) -> _WrittenSpan | None:
     """Return the interval or the time whose word stands at a place: INTERVAL '1 day', TIME '12:30', '12:30'::time or
     CAST('12:30' AS time)."""
     word = tokens[place].text.lower()
@@ -88,8 +88,8 @@ def _span(tokens: Sequence[Token], place: int) -> _Span | None:
         content = tokens[place + 1].text
         unit = tokens[place + 2] if word == "interval" and place + 2 < len(tokens) else None
         if unit is not None and _unit(unit.text):
-            return _Span(word, f"{content} {unit.text}", place, place + 2)
-        return _Span(word, content, place, place + 1)
+            return _WrittenSpan(word, f"{content} {unit.text}", place, place + 2)
+        return _WrittenSpan(word, content, place, place + 1)
     if place < 2 or word != "time" or not _is(tokens, place - 2, TokenType.STRING):
         return None
     first, last = (
@@ -97,9 +97,9 @@ def _span(tokens: Sequence[Token], place: int) -> _Span | None:
         place + 3 * (tokens[place + 1 : place + 2] != [] and tokens[place + 1].text.lower() == "without"),
     )
     if _is(tokens, place - 1, TokenType.DCOLON):
-        return _Span(word, tokens[first].text, first, last)
+        return _WrittenSpan(word, tokens[first].text, first, last)
     is_cast = first > 1 and tokens[first - 2].text.lower() == "cast" and _is(tokens, last + 1, TokenType.R_PAREN)
-    return _Span(word, tokens[first].text, first - 2, last + 1) if is_cast else None
+    return _WrittenSpan(word, tokens[first].text, first - 2, last + 1) if is_cast else None
 
 
 def _is(tokens: Sequence[Token], place: int, *kinds: TokenType) -> bool:
