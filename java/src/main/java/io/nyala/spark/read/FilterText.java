@@ -16,11 +16,13 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DayTimeIntervalType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimeType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -148,8 +150,7 @@ public final class FilterText {
     if (value instanceof Decimal decimal && type instanceof DecimalType) {
       return Optional.of(decimal.toJavaBigDecimal().toPlainString());
     }
-    // A time without a zone depends on the session's zone; the store compares moments only.
-    if (!literal.dataType().equals(type) || type instanceof TimestampNTZType) {
+    if (!literal.dataType().equals(type) || isOfClock(type)) {
       return Optional.empty();
     }
     if (value instanceof UTF8String text) {
@@ -169,6 +170,14 @@ public final class FilterText {
     boolean isSmall = value instanceof Byte || value instanceof Short;
     boolean isWhole = isSmall || value instanceof Integer || value instanceof Long;
     return isWhole ? Optional.of(value.toString()) : Optional.empty();
+  }
+
+  /**
+   * Whether the values of a type depend on the session's zone, while the store compares moments only, or have in Spark
+   * another unit than in the column.
+   */
+  private static boolean isOfClock(DataType type) {
+    return type instanceof TimestampNTZType || type instanceof TimeType || type instanceof DayTimeIntervalType;
   }
 
   /** Returns a text unless it has bytes that are not UTF-8, which Spark allows but which would not survive. */
