@@ -205,7 +205,7 @@ class Transactions:
                 raise NotFoundError(f"the table of part {part.info.part!r} was dropped")
             works.setdefault(table.table_id, TableWork(table, table.version, False)).parts.append(part)
         for table_id, work in works.items():
-            work.done = self._tablet_versions.having(asked, table_id, work.version.tablets)
+            work.complete = self._tablet_versions.having(asked, table_id, work.version.tablets)
         if asked.if_timestamp is not None:
             for work in works.values():
                 self._check_moment(asked.if_timestamp, work.table, "if_timestamp")

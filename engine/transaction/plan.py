@@ -68,7 +68,7 @@ class TableWork:
     truncated: bool
     parts: list[StagedPart] = field(default_factory=list)
     tablets: dict[int, TabletWork] = field(default_factory=dict)
-    done: frozenset[int] = frozenset()
+    complete: frozenset[int] = frozenset()
     """The numbers of tablets that have this transaction already, and get nothing."""
     brought: np.ndarray = field(default_factory=lambda: NO_IDS)
     """The ids that upserts bring to a table that numbers its rows, ascending; those that were assigned before are left
@@ -157,7 +157,7 @@ class Plan:
     @property
     def is_done(self) -> bool:
         """Whether all tablets that the transaction writes to have it already."""
-        return any(work.done for work in self.works) and all(each.elsewhere is not None for each in self.tablets)
+        return any(work.complete for work in self.works) and all(each.elsewhere is not None for each in self.tablets)
 
     def close(self) -> None:
         """Remove the rowsets that were not attached."""
@@ -183,7 +183,7 @@ class Plan:
 
     def _begin(self, work: TableWork) -> None:
         for tablet in work.version.tablets if work.truncated else ():
-            if tablet.tablet_id in work.done:
+            if tablet.tablet_id in work.complete:
                 continue
             tablet.check_sound()
             work.of(tablet)
@@ -223,7 +223,7 @@ class Plan:
             for chunk, parts in each:
                 work.gave(parts.first_id)
                 for piece in pieces(chunk, parts, work.table, refusals):
-                    if piece.tablet.tablet_id not in work.done:
+                    if piece.tablet.tablet_id not in work.complete:
                         yield piece
 
     def _see_keys(self, work: TableWork) -> np.ndarray:

@@ -288,9 +288,9 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         rights = self.rights
-        asked = self._allowed(spec, "plan", rights)
+        allowed = self._allowed(spec, "plan", rights)
         with meaning(rights.of(spec.table).meant):
-            return self._store.plan(asked)
+            return self._store.plan(allowed)
 
     def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """See StoreService. It returns all columns, and so needs all."""
