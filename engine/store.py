@@ -209,25 +209,25 @@ class Store:
 
     def _make_offload_parts(self) -> None:
         """Make the parts that serve other processes, which keep files here or bring them."""
-        now, notify = self._clock.physical_microseconds, self._maintenance.notify
+        now, notify = self._clock.steady_microseconds, self._maintenance.notify
         self._imports = Imports(
             catalog=self._catalog,
             importer=Importer(self._environment, self._log, self.options.limits, self._gate.admitted, now),
             writers=self._writers,
             storage=self._import_storage,
             room=self._room,
-            now=now,
+            clock=self._clock,
             new_timestamp=self._clock.now,
             notify=notify,
         )
         shared = self._catalog, self._environment, self._snapshots, self.options.limits, self._room
-        self._pins = directory_pins.kind_for(self._home.pinned)(*shared, now, self._clock.now)
+        self._pins = directory_pins.kind_for(self._home.pinned)(*shared, self._clock, self._clock.now)
         self._compactions = compactions.Compactions(
             catalog=self._catalog,
             environment=self._environment,
             snapshots=self._snapshots,
             room=self._room,
-            now=now,
+            clock=self._clock,
             new_timestamp=self._clock.now,
             flushed=self._after_flush,
             notify=notify,

@@ -37,7 +37,7 @@ class Arrival:
     """The rowsets, by their numbers here, whose keys belong to the tablet. A bucket takes long to return all keys: so a
     round that comes too late for that makes the next one short."""
     used_at: int = 0
-    """In microseconds since 1970."""
+    """As ``now`` gives it."""
     steps: int = 0
     """How much has come, in pieces and in rowsets whose keys were checked."""
     _turn: threads.Lock = field(default_factory=threads.new_lock)

@@ -60,7 +60,7 @@ class Arrivals:
         room: Room,
         root: SharedRoot | None,
     ) -> None:
-        """``now`` gives microseconds since 1970; ``root`` is that of the bucket that the store is in."""
+        """``now`` gives microseconds, and never jumps; ``root`` is that of the bucket that the store is in."""
         self._environment = environment
         self._log = log
         self._writers = writers
@@ -227,7 +227,7 @@ class Arrivals:
             remove_quietly(self._environment.fs, files.directory(number))
 
     def idle(self, before: int) -> list[str]:
-        """Return the moves without a request since a time in microseconds since 1970."""
+        """Return the moves without a request since a time that ``now`` gave."""
         return [move for move, each in list(self._open.items()) if each.used_at < before]
 
     @property

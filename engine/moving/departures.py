@@ -66,7 +66,7 @@ class _Departure:
     opened: dict[str, CFileReader] = field(default_factory=dict)
     files: dict[str, MoveFile] = field(default_factory=dict)
     used_at: int = 0
-    """In microseconds since 1970."""
+    """As ``now`` gives it."""
 
 
 class Departures:
@@ -81,7 +81,7 @@ class Departures:
         now: Callable[[], int],
         root: SharedRoot | None,
     ) -> None:
-        """``now`` gives microseconds since 1970; ``root`` is that of the bucket that the store is in."""
+        """``now`` gives microseconds, and never jumps; ``root`` is that of the bucket that the store is in."""
         self._environment = environment
         self._writers = writers
         self._staging = staging
@@ -216,7 +216,7 @@ class Departures:
             return self.status(move)
 
     def idle(self, before: int) -> list[str]:
-        """Return the moves without a request since a time in microseconds since 1970."""
+        """Return the moves without a request since a time that ``now`` gave."""
         return [move for move, each in list(self._open.items()) if each.used_at < before]
 
     def forget(self, move: str) -> None:

@@ -59,8 +59,8 @@ class Mover:
         notify: Callable[[], None],
         root: SharedRoot | None,
     ) -> None:
-        """``now`` gives microseconds since 1970; ``notify`` wakes maintenance; ``root`` is that of the bucket that the
-        store is in."""
+        """``now`` gives microseconds, and never jumps; ``notify`` wakes maintenance; ``root`` is that of the bucket
+        that the store is in."""
         self._catalog = catalog
         self._environment = environment
         self._notify = notify

@@ -15,6 +15,7 @@ from .. import threads
 from ..commit.room import Room
 from ..fs.failures import named
 from ..maintenance.op import MaintenanceOp, TabletOp
+from ..mvcc.clock import Clock
 
 T = TypeVar("T")
 
@@ -29,16 +30,15 @@ class _Lease(Generic[T]):
 
 
 class Leases(Generic[T]):
-    """Values kept for outside clients by id, each with an expiry time in microseconds since 1970. Thread safe."""
+    """Values kept for outside clients by id, each with an expiry time on the clock that never jumps. Thread safe."""
 
-    def __init__(self, what: str, drop: Callable[[str, T], None], now: Callable[[], int], room: Room) -> None:
-        """``what`` names the values in errors; ``drop`` cleans up after an ended one; ``now`` returns microseconds;
-        ``room`` limits ``begun``."""
+    def __init__(self, what: str, drop: Callable[[str, T], None], clock: Clock, room: Room) -> None:
+        """``what`` names the values in errors; ``drop`` cleans up after an ended one; ``room`` limits ``begun``."""
         self._what = what
         self._drop = drop
         self._room = room
         self._beginning: Counter[Owner] = Counter()
-        self._now = now
+        self._clock = clock
         self._leases: dict[str, _Lease[T]] = {}
         self._lock = threads.Lock()
 
@@ -48,7 +48,8 @@ class Leases(Generic[T]):
     def add(self, lease_id: str, value: T, ttl_seconds: int) -> None:
         """Keep ``value`` for ``ttl_seconds``."""
         with self._lock:
-            self._leases[lease_id] = _Lease(value, ttl_seconds, self._now() + ttl_seconds * 1_000_000, owner())
+            until = self._clock.steady_microseconds() + ttl_seconds * 1_000_000
+            self._leases[lease_id] = _Lease(value, ttl_seconds, until, owner())
 
     @contextmanager
     def begun(self) -> Iterator[None]:
@@ -60,7 +61,7 @@ class Leases(Generic[T]):
         """
         who = owner()
         with self._lock:
-            now = self._now()
+            now = self._clock.steady_microseconds()
             owners = [each.owner for each in self._leases.values() if each.users or each.until > now]
             self._room.check_count(f"{self._what}s", [*owners, *self._beginning.elements()])
             with named(f"a {self._what} could not be started"):
@@ -76,7 +77,7 @@ class Leases(Generic[T]):
         """Restart the time of a value. Raises NotFoundError if it is gone."""
         with self._lock:
             lease = self._found(lease_id)
-            lease.until = self._now() + lease.ttl_seconds * 1_000_000
+            lease.until = self._clock.steady_microseconds() + lease.ttl_seconds * 1_000_000
 
     @contextmanager
     def used(self, lease_id: str) -> Iterator[T]:
@@ -115,7 +116,7 @@ class Leases(Generic[T]):
 
     def expired(self) -> list[str]:
         """Return the ids of expired values that nobody uses."""
-        now = self._now()
+        now = self._clock.steady_microseconds()
         with self._lock:
             return [lease_id for lease_id, lease in self._leases.items() if lease.until <= now and not lease.users]
 
@@ -123,7 +124,7 @@ class Leases(Generic[T]):
         """Drop a value if it has expired, and was not renewed or taken into use meanwhile."""
         with self._lock:
             lease = self._leases.get(lease_id)
-            if lease is None or lease.users or lease.until > self._now():
+            if lease is None or lease.users or lease.until > self._clock.steady_microseconds():
                 return
             del self._leases[lease_id]
         self._drop(lease_id, lease.value)
@@ -137,7 +138,7 @@ class Leases(Generic[T]):
 
     def _found(self, lease_id: str) -> _Lease[T]:
         lease = self._leases.get(lease_id)
-        if lease is None or (lease.until <= self._now() and not lease.users):
+        if lease is None or (lease.until <= self._clock.steady_microseconds() and not lease.users):
             raise self._gone(lease_id)
         return lease
 

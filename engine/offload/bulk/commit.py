@@ -57,7 +57,7 @@ class Importer:
     admitted: Callable[[int, Iterable[Tablet]], AbstractContextManager[None]]
     """Admits this many bytes to the memory stores of tablets."""
     now: Callable[[], int]
-    """Microseconds since 1970."""
+    """Microseconds, which never jump."""
 
     def commit(
         self,

@@ -25,6 +25,7 @@ from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
 from ...fs.tree import remove_quietly
 from ...maintenance.op import MaintenanceOp
+from ...mvcc.clock import Clock
 from ...table.pending_write import RepeatedWrite
 from ...table.table import Table
 from ...table.table_version import TableVersion
@@ -85,11 +86,11 @@ class Imports:
         writers: NumberedWrites,
         storage: Storage,
         room: Room,
-        now: Callable[[], int],
+        clock: Clock,
         new_timestamp: Callable[[], int],
         notify: Callable[[], None],
     ) -> None:
-        """``now`` gives microseconds since 1970; ``new_timestamp`` is unique at each call; ``notify`` wakes
+        """``new_timestamp`` is unique at each call; ``notify`` wakes
         maintenance."""
         self._catalog = catalog
         self._notify = notify
@@ -97,7 +98,7 @@ class Imports:
         self._importer = importer
         self._writers = writers
         self._storage = storage
-        self._open: Leases[_Import] = Leases("import", self._remove, now, room)
+        self._open: Leases[_Import] = Leases("import", self._remove, clock, room)
 
     def begin(self, asked: ImportBegin) -> ImportPlan:
         """Begin an import: make its directory, reserve file numbers, and return all that builders need.

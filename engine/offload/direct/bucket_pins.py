@@ -228,10 +228,10 @@ class BucketPins(Pins):
         self._room.check_count("pins", [self._owners.get(each, NOBODY) for each in pins])
 
     def _until(self, ttl_seconds: int) -> int:
-        return self._now() + ttl_seconds * 1_000_000
+        return self._clock.physical_microseconds() + ttl_seconds * 1_000_000
 
     def _is_expired(self, pin: PinEntry) -> bool:
-        return pin.expires is not None and pin.expires <= self._now()
+        return pin.expires is not None and pin.expires <= self._clock.physical_microseconds()
 
     def _end(self, is_over: Callable[[PinEntry], bool]) -> list[PinEntry]:
         """End pins, and return them."""

@@ -56,7 +56,7 @@ class DirectoryPins(Pins):
     """The pins of one store in a directory. Thread safe."""
 
     def __post_init__(self) -> None:
-        self._leases: Leases[dict[str, int]] = Leases("pin", self._remove, self._now, self._room)
+        self._leases: Leases[dict[str, int]] = Leases("pin", self._remove, self._clock, self._room)
         """The files of each pin with their sizes, by their paths in the tablets' directories."""
         self._keeping = threads.Lock()
         self._unread: set[str] = set()

@@ -18,6 +18,7 @@ from ...catalog.catalog import Catalog
 from ...commit.room import Room
 from ...manifest.environment import Environment
 from ...manifest.manifest import TableEntry
+from ...mvcc.clock import Clock
 from ...scan.plan.snapshots import Snapshots
 from ...table.table import Table
 
@@ -34,8 +35,7 @@ class Pins:
     _snapshots: Snapshots
     _limits: Limits
     _room: Room
-    _now: Callable[[], int]
-    """Gives microseconds since 1970."""
+    _clock: Clock
     _new_timestamp: Callable[[], int]
     """Unique at each call."""
 

@@ -38,6 +38,7 @@ from ...maintenance.upkeep import work_on
 from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
+from ...mvcc.clock import Clock
 from ...rowset.diskrowset import DiskRowSet
 from ...scan.plan.snapshots import Snapshots
 from ...table.table import Table
@@ -85,13 +86,13 @@ class Compactions:
         environment: Environment,
         snapshots: Snapshots,
         room: Room,
-        now: Callable[[], int],
+        clock: Clock,
         new_timestamp: Callable[[], int],
         flushed: Callable[[], None],
         notify: Callable[[], None],
         bucket: BucketPlace | None = None,
     ) -> None:
-        """``now`` gives microseconds since 1970; ``new_timestamp`` is unique at each call; ``flushed`` is called after
+        """``new_timestamp`` is unique at each call; ``flushed`` is called after
         flushes; ``notify`` wakes maintenance; ``bucket`` is that of the store."""
         self._bucket = bucket
         self._catalog = catalog
@@ -100,7 +101,7 @@ class Compactions:
         self._notify = notify
         self._environment = environment
         self._new_timestamp = new_timestamp
-        self._leases: Leases[_Compaction] = Leases("compaction", self._drop, now, room)
+        self._leases: Leases[_Compaction] = Leases("compaction", self._drop, clock, room)
 
     def begin(self, asked: CompactionBegin) -> CompactionPlan:
         """Flush the tablets of a table and hand out the rowsets that are worth merging; there may be none.

@@ -22,6 +22,7 @@ from nyala.schemas.store.bulk import ImportBegin
 from nyala.schemas.store.compaction import CompactionBegin
 from nyala.schemas.store.direct import PinSnapshot
 from nyala.schemas.table.table import TableDefinition
+from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.binary())])
 
@@ -309,8 +310,8 @@ def test_leases_that_are_over_count_no_more() -> None:
     class Clock(SystemClock):
         ahead = 0
 
-        def physical_microseconds(self) -> int:
-            return super().physical_microseconds() + self.ahead
+        def steady_microseconds(self) -> int:
+            return super().steady_microseconds() + self.ahead
 
     clock = Clock()
     store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", unfinished_max=1), clock)
@@ -322,6 +323,22 @@ def test_leases_that_are_over_count_no_more() -> None:
     clock.ahead = 101_000_000
     begin_pin(store, 2)
     begin_import(store, 2)
+    store.close()
+
+
+def test_a_time_of_day_that_jumps_ends_no_lease() -> None:
+    clock = ManualClock()
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", unfinished_max=1), clock)
+    store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))
+    begin_pin(store, 0)
+    begin_import(store, 0)
+    clock.jump(3_600_000_000)
+    assert not [each for part in (store._pins, store._imports) for each in part.removals()]
+    with pytest.raises(UnavailableError):
+        begin_import(store, 1)
+    clock.jump(-7_200_000_000)
+    clock.advance(101_000_000)
+    assert len([each for part in (store._pins, store._imports) for each in part.removals()]) == 2
     store.close()
 
 
