@@ -132,13 +132,19 @@ def _whole(values: pa.Array, column: ColumnSchema) -> pa.Array:
     if pa.types.is_time(kind.arrow):
         values = times_of_text(values)
     # Arrow takes hexadecimal integers, and makes infinities of numbers that are too large.
-    if kind.is_integer and pc.any(pc.match_substring(values, "x", ignore_case=True)).as_py():
+    if kind.is_integer and _has_x(values):
         raise pa.ArrowInvalid("an integer that is not decimal")
     cells = values.cast(kind.arrow)
     infinite = infinities(cells) if kind.is_floating else 0
     if infinite and infinite > _infinite_words(values):
         raise pa.ArrowInvalid("a number that is too large")
     return cells
+
+
+def _has_x(text: pa.Array) -> bool:
+    """Whether a cell, or perhaps one that its column was cut from, has the letter."""
+    data = text.buffers()[2]
+    return data is not None and b"x" in data.to_pybytes().lower()
 
 
 def _infinite_words(text: pa.Array) -> int:

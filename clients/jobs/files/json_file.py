@@ -73,7 +73,7 @@ def columns_in(stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], is_ar
     by_block = ([(None, each)] for each in _elements(stream)) if is_array else _naming(_blocks(stream), left)
     for _, row in chain.from_iterable(by_block):
         if isinstance(row, dict):
-            left -= row.keys()
+            left.difference_update(row)
         if not left:
             break
     return [name for name in columns if name not in left]
@@ -82,7 +82,7 @@ def columns_in(stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], is_ar
 def _naming(blocks: Iterable[bytes], names: set[str]) -> Iterator[Iterable[tuple[int | None, Any]]]:
     """Yield the parsed lines of the blocks that have one of the ``names`` as a key, of rows or inside of cells."""
     for block in blocks:
-        if _ESCAPED_KEY.search(block) or any(re.search(_key_pattern(name), block) for name in names):
+        if _ESCAPED_KEY.search(block) or any(_is_key(name, block) for name in names):
             yield _parsed(block, 0)
 
 
@@ -170,7 +170,7 @@ def _lines(block: bytes, rows: int, first_row: int, line: int) -> Lines:
 def _keys(block: bytes, columns: Mapping[str, ColumnSchema]) -> Iterator[str]:
     """Return the columns that are keys in a block, of rows or inside of cells; within text, quotes follow a
     backslash."""
-    return (name for name in columns if re.search(_key_pattern(name), block))
+    return (name for name in columns if _is_key(name, block))
 
 
 def _nested_alone(block: bytes, batch: pa.RecordBatch, names: Sequence[str]) -> list[str]:
@@ -187,8 +187,16 @@ def _is_flat(block: bytes, batch: pa.RecordBatch) -> bool:
     return block.count(b"{") == batch.num_rows
 
 
+def _is_key(name: str, block: bytes) -> bool:
+    return _quoted(name) in block and re.search(_key_pattern(name), block) is not None  # the first is fast
+
+
 def _key_pattern(name: str) -> bytes:
-    return rb"(?<!\\)" + re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:"
+    return rb"(?<!\\)" + re.escape(_quoted(name)) + rb"\s*:"
+
+
+def _quoted(name: str) -> bytes:
+    return json.dumps(name, ensure_ascii=False).encode()
 
 
 def _absent_in(block: bytes, batch: pa.RecordBatch) -> dict[str, pa.BooleanArray]:
