@@ -56,7 +56,7 @@ def test_parameters(served: SqlServer, homes: nyala.Table) -> None:
         assert cursor.fetchall() == [(2.5, None)]
         for text in ("SELECT CASE WHEN id = 1 THEN 1 ELSE ? END", "SELECT coalesce(nullif(id, 2), ?), id"):
             cursor.execute(f"{text} FROM homes WHERE id = 2", [2.5])
-            assert cursor.fetchone()[0] == 2.5, text
+            assert cursor.fetchall()[0][0] == 2.5, text
 
 
 def test_parameters_of_several_rows(served: SqlServer, homes: nyala.Table) -> None:
