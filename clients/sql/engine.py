@@ -44,6 +44,7 @@ from .text.exact_lists import exact_lists
 from .text.exact_spans import exact_spans
 from .text.list_names import with_named_lists
 from .text.names import quoted
+from .text.pages import with_whole_pages
 from .text.right_joins import REDUCTION
 from .text.same_names import OwnNames, refuses_same_names, with_own_names
 from .text.written import WrittenSql
@@ -327,7 +328,7 @@ class _Running:
         self._text = merged_columns(self._text, tables)
         if self._query.has_lists:
             self._text = exact_lists(self._text, tables)
-        self._text = exact_spans(with_named_lists(self._text), tables)
+        self._text = exact_spans(with_named_lists(with_whole_pages(self._text)), tables)
         named = frame = self._frame_named(tables)
         typed = frame = self._frame_of(self._exact(tables), frame)
         if self._query.computes:
