@@ -1,9 +1,9 @@
 """Columns that a join merges: those of USING, and of NATURAL.
 
-DataFusion takes such a column for that of the left side, which is NULL in rows that a FULL JOIN has of the right one
-alone, and puts it where the left side has it. It compares a decimal with a double, or a date with a timestamp, as
-another type than both. Here such a join says ON, each merged column is written as what it is, and ``SELECT *`` has the
-merged columns first, as in PostgreSQL.
+In WHERE and ON DataFusion knows no such column. Elsewhere it takes it for that of the left side, which is NULL in rows
+that a FULL JOIN has of the right one alone, and puts it where the left side has it. It compares a decimal with a
+double, or a date with a timestamp, as another type than both. Here such a join says ON, each merged column is written
+as what it is, and ``SELECT *`` has the merged columns first, as in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _Joins:
             return
         if self._is_wrong:
             yield from self._edits
-            yield from self._names({each.name: each.text for each in side.columns if each.is_merged})
+        yield from self._names({each.name: each.text for each in side.columns if each.is_merged})
         if self._is_wrong or self._is_moved:
             yield from self._stars(side)
 
@@ -211,6 +211,10 @@ class _Joins:
         for node in self._scope.walk():
             if not isinstance(node, exp.Column) or node.table or (name := _name(node.this)) not in merged:
                 continue
+            if not (
+                self._is_wrong or isinstance(node.find_ancestor(exp.Where, exp.Join, exp.Select), exp.Where | exp.Join)
+            ):
+                continue  # DataFusion knows it elsewhere
             is_key = isinstance(node.parent, exp.Ordered) and node.parent.parent is query.args.get("order")
             if is_key and (has_star or any(_output(each) == name for each in query.expressions)):
                 continue
