@@ -115,6 +115,8 @@ def _output(node: exp.Expr) -> str:
     """Return the name of a column of an answer; empty if its expression gives it one."""
     if isinstance(node, exp.Alias):
         return _name(node.args["alias"])
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select) and len(node.this.expressions) == 1:
+        return _output(node.this.expressions[0])
     bare = _bare(node)
     return _name(bare.this) if isinstance(bare, exp.Column) else ""
 

@@ -52,6 +52,8 @@ def _answer(table: pa.Table) -> tuple[list[str], list[tuple[Any, ...]]]:
         ("SELECT q.* FROM (SELECT * FROM a JOIN b ON a.id = b.id) AS q", "id v s id w", [(2, 20, "y", 2, 200)]),
         ("WITH q (k, l) AS (SELECT id, id FROM a) SELECT l, k FROM q ORDER BY k", "l k", [(1, 1), (2, 2)]),
         ("SELECT id FROM a WHERE EXISTS (SELECT id, id FROM b WHERE b.id = a.id)", "id", [(2,)]),
+        ("SELECT id, (SELECT max(id) AS id FROM b) FROM a ORDER BY id", "id id", [(1, 3), (2, 3)]),
+        ("SELECT id, (SELECT id FROM b WHERE w = 200), v FROM a WHERE id = 1", "id id v", [(1, 2, 10)]),
         ("SELECT DISTINCT id, id FROM a ORDER BY id", "id id", [(1, 1), (2, 2)]),
         ('SELECT id AS "Id", v AS "Id" FROM a WHERE id = 1', "Id Id", [(1, 10)]),
     ],
