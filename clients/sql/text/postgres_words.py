@@ -11,7 +11,13 @@ from .edits import Edit, edited
 from .null_lists import elements_of
 from .parsed_text import ParsedText
 
-_NAMES = {"variance": "var_samp", "sign": "signum", "every": "bool_and"}
+_NAMES = {
+    "variance": "var_samp",
+    "sign": "signum",
+    "every": "bool_and",
+    "array_cat": "array_concat",
+    "array_join": "array_to_string",
+}
 
 
 def with_known_words(text: str, parts: ParsedText) -> str:

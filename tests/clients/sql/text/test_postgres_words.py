@@ -28,6 +28,7 @@ def db(embedded: Database) -> Database:
         ("WITH q AS NOT MATERIALIZED (SELECT id FROM t) SELECT min(id) FROM q", [1]),
         ("SELECT sign(-id) FROM t ORDER BY id DESC LIMIT 1", [-1]),
         ("SELECT every(ok) FROM t", [False]),
+        ("SELECT array_join(array_cat(ARRAY[1], ARRAY[2]), '-')", ["1-2"]),
         ("SELECT id FROM t WHERE s LIKE 'a!%' ESCAPE '!'", []),
         ("SELECT id FROM t WHERE s LIKE 'a!!!%' ESCAPE '!'", [1]),
         ("SELECT id FROM t WHERE s LIKE 'A#!\\%' ESCAPE '\\' OR s ILIKE 'A\\B' ESCAPE ''", [2]),
