@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
@@ -95,7 +94,7 @@ def _differ(coarse: pa.Array, plain: pa.Array) -> bool:
     if is_.is_timestamp(kind):
         if kind == plain.type:
             return False
-        return bool(np.any(_numbers(coarse) * 1_000 != _numbers(plain)))
+        return bool(pc.any(pc.not_equal(pc.multiply(_numbers(coarse), 1_000), _numbers(plain))).as_py())
     if is_.is_struct(kind):
         return any(map(_differ, coarse.flatten(), plain.flatten()))
     if is_.is_map(kind):
@@ -108,5 +107,5 @@ def _pairs(maps: pa.Array) -> list[pa.Array]:
     return pc.list_flatten(maps.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))).flatten()
 
 
-def _numbers(moments: pa.Array) -> np.ndarray:
-    return pc.fill_null(moments.view(pa.int64()), 0).to_numpy()
+def _numbers(moments: pa.Array) -> pa.Array:
+    return pc.fill_null(moments.view(pa.int64()), 0)

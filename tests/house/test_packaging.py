@@ -31,7 +31,14 @@ BUILT = {
     "engine/kernels/ahead/libraries/aarch64-0123456789abcdef.kernels": b"kernels",
 }
 """What a release compiles into the sources before it builds: the wheel takes it along."""
-WITH_NUMPY = ("net_changes.py", "row_hash.py", "differences.py", "change_rows.py", "row_shapes.py")
+WITH_NUMPY = (
+    "net_changes.py",
+    "row_hash.py",
+    "differences.py",
+    "change_rows.py",
+    "row_shapes.py",
+    "change_order.py",
+)
 
 
 def python_files() -> list[Path]:
