@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -21,8 +20,8 @@ from .common_types import Group, casts_of, groups_of, listed_stars, named_again,
 from .kinds import Columns, Kind, Kinds, columns_of
 from .text.edits import Edit, edited
 from .text.placed import Cast, cast_of, edits_of, scopes_of
+from .text.remembered import remembered
 
-_REMEMBERED_TEXT_MAX = 1 << 16
 _INTERVAL = re.compile(r"\binterval\b", re.IGNORECASE)
 _HOURS = re.compile(r"hour|min|sec|:", re.IGNORECASE)
 _SHORT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
@@ -59,9 +58,10 @@ def exact_moments(text: str, tables: Mapping[str, pa.Schema], values: Mapping[st
         return text
     columns = tuple((name, columns_of(schema, _kind_of_type)) for name, schema in tables.items())
     parameters = tuple((name, _parameter(value)) for name, value in (values or {}).items())
-    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _exact)(text, columns, parameters)
+    return _exact(text, columns, parameters)
 
 
+@remembered
 def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, _MomentKind], ...]) -> str:
     scopes, by_query = scopes_of(text)
     kinds = _Moments({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
@@ -89,9 +89,6 @@ def _has_hours(node: exp.Expr) -> bool:
 def _seconds(casts: Sequence[Cast], text: str) -> list[Edit]:
     """Return the edits that write the seconds of literals which are cast."""
     return [Edit(end - 1, end - 1, ":00") for start, end, _ in casts if _SHORT.fullmatch(text[start + 1 : end - 1])]
-
-
-_remembered = lru_cache(256)(_exact)
 
 
 def _kind_of_type(kind: pa.DataType) -> int:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from .common_types import Group, casts_of, groups_of, listed_stars, named_again,
 from .kinds import INTEGERS, Columns, Kind, Kinds, called, columns_of, common, words
 from .text.edits import Edit, edited
 from .text.placed import Cast, cast_of, edits_of, scopes_of
+from .text.remembered import remembered
 
 _DECIMALS = re.compile(r"\b(?:numeric|decimal|dec)\b", re.IGNORECASE)
 _WHOLE_MAX = 18
@@ -44,7 +44,6 @@ _DOUBLES = words(
 """Functions that give doubles, whatever they are given."""
 _SCALE = 10
 """Digits after the point of a number that is rounded to digits that a query computes."""
-_REMEMBERED_TEXT_MAX = 1 << 16
 
 
 class NumberKind(IntEnum):
@@ -81,7 +80,7 @@ def exact_numbers(text: str, tables: Mapping[str, pa.Schema], values: Mapping[st
     if not (any("decimal" in kind for kind in types) or _DECIMALS.search(text)):
         return text
     given = number_columns(tables), number_parameters(values)
-    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _exact)(text, *given)
+    return _exact(text, *given)
 
 
 def number_columns(tables: Mapping[str, pa.Schema]) -> tuple[tuple[str, Columns], ...]:
@@ -94,6 +93,7 @@ def number_parameters(values: Mapping[str, pa.Scalar] | None) -> tuple[tuple[str
     return tuple((name, _parameter(value)) for name, value in (values or {}).items())
 
 
+@remembered
 def _exact(
     text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, NumberParameter], ...] = ()
 ) -> str:
@@ -105,9 +105,6 @@ def _exact(
     casts = [cast for group in groups for cast in _casts(group, kinds)]
     numbers = [edit for group in groups for edit in _numbers(group, kinds)]
     return edited(text, edits_of(casts) + numbers + named_again(casts, groups)) if casts or numbers else text
-
-
-_remembered = lru_cache(256)(_exact)
 
 
 def _kind_of_type(kind: pa.DataType) -> int:

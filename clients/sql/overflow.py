@@ -9,7 +9,6 @@ large, by the types of its columns, is computed as bigint.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
@@ -20,11 +19,12 @@ from .kinds import Columns, called
 from .text.dialect import NyalaSql
 from .text.edits import edited
 from .text.placed import Cast, cast_of, edits_of, scopes_of
+from .text.remembered import remembered
 
 _CHECKED = (*COMPUTED, exp.Neg)
-_REMEMBERED_TEXT_MAX = 1 << 16
 
 
+@remembered
 def checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: frozenset[str]) -> str:
     """Return the text of a query that fails where ``text`` wraps around; ``text`` itself where it has no integers to
     add or to multiply. ``tables`` are those that it names, and ``parameters`` those that are integers.
@@ -32,17 +32,10 @@ def checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: froz
     Raises:
         InvalidArgumentError: constants of the query are beyond the range of a bigint.
     """
-    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _checked)(text, tables, parameters)
-
-
-def _checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: frozenset[str]) -> str:
     scopes, by_query = scopes_of(text)
     kinds = Integers({name: dict(columns) for name, columns in tables}, by_query, parameters=parameters)
     places = [(node, scope) for scope in scopes for node in _places(scope, kinds)]
     return edited(text, edits_of([cast for node, scope in places for cast in _casts(node, scope, kinds)]))
-
-
-_remembered = lru_cache(256)(_checked)
 
 
 def _places(scope: Scope, kinds: Integers) -> Iterator[exp.Expr]:

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -40,12 +39,12 @@ from .text.parsed_text import ParsedText, read_text
 from .text.patterns import with_regular_patterns
 from .text.postgres_words import with_known_words
 from .text.precedence import with_parentheses, with_powers
+from .text.remembered import remembered
 from .text.right_joins import without_right_joins
 from .time_travel import Moments, in_time, moves_in_time
 
 TEXT_MAX = 1 << 20
 PARAMETERS_MAX = 1000
-_REMEMBERED_TEXT_MAX = 1 << 16
 _CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Neg, exp.Paren)
 INFORMATION = "information_schema"
 CATALOG, SCHEMA = "nyala", "public"
@@ -175,12 +174,7 @@ def statement(text: str) -> Statement:
         raise InvalidArgumentError(f"a statement is text, not {type(text).__name__}")
     if len(text) > TEXT_MAX:
         raise InvalidArgumentError(f"the statement has {len(text):,} characters; at most {TEXT_MAX:,} are allowed")
-    return _remembered(text) if len(text) <= _REMEMBERED_TEXT_MAX else parsed(text)
-
-
-@lru_cache(256)
-def _remembered(text: str) -> Statement:
-    return parsed(text)
+    return _remembered(text)
 
 
 def parsed(text: str) -> Statement:
@@ -343,3 +337,6 @@ def _renamed(node: exp.Table, own: str) -> Edit:
     parts = [part for part in (node.args.get("catalog"), node.args.get("db"), node.this) if part is not None]
     alias = "" if node.alias else f" AS {quoted(_name(node.this))}"
     return Edit(parts[0].meta["start"], node.this.meta["end"] + 1, quoted(own) + alias)
+
+
+_remembered = remembered(parsed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,11 +17,11 @@ from .kinds import Columns
 from .text.edits import Edit, edited
 from .text.names import name_of, quoted
 from .text.placed import cast_of, scopes_of
+from .text.remembered import remembered
 
 _WHOLE = (exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT)
 _WORDS = re.compile(r"\b(?:(?:tiny|small|big)?int|integer|int[248])\b", re.IGNORECASE)
 _EVEN = "round_to_even"
-_REMEMBERED_TEXT_MAX = 1 << 16
 
 
 def rounding_function() -> ScalarUDF:
@@ -40,9 +39,10 @@ def whole_numbers(text: str, tables: Mapping[str, pa.Schema], values: Mapping[st
     if not _WORDS.search(text):
         return text
     given = number_columns(tables), number_parameters(values)
-    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _rounded)(text, *given)
+    return _rounded(text, *given)
 
 
+@remembered
 def _rounded(
     text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, tuple[NumberKind, str]], ...]
 ) -> str:
@@ -62,9 +62,6 @@ def _rounded(
     edits += named.values()
     edits.sort(key=lambda edit: not edit.text.startswith(")"))  # a call that ends where another one begins
     return edited(text, edits) if edits else text
-
-
-_remembered = lru_cache(256)(_rounded)
 
 
 def _named(node: exp.Expr) -> dict[int, Edit]:
