@@ -43,7 +43,7 @@ from tests.campaigns.versions.builds import BUILDS, ROOT, TODAY, Build, Failed, 
 
 PROGRAM = str(Path(__file__).with_name("program.py"))
 NEWER = "expiry", "order", "nested", "computed", "row_column", "quota", "grants"
-_READY_SECONDS = 90.0
+_READY_SECONDS = 300.0
 _TAKE_OVER_SECONDS = 20.0
 _LEASE = "--set=lease_seconds=2"
 
