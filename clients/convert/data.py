@@ -106,6 +106,10 @@ def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
     if hasattr(data, "__arrow_c_array__"):
         return read_data(_batch_of(data), columns)
     if isinstance(data, Mapping):
+        if data and not any(map(_is_column, data.values())):
+            raise InvalidArgumentError(
+                "a dict has a list of values for each column; put a single row into a list: [row]"
+            )
         return _read_columns(data, columns)
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
         return _read_columns(_transposed(data), columns)
@@ -206,9 +210,13 @@ def _is_untyped(values: Any) -> bool:
     )
 
 
+def _is_column(values: Any) -> bool:
+    return hasattr(values, "__len__") and not isinstance(values, str | bytes)
+
+
 def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | pa.ChunkedArray:
     """Return one column's values as Arrow; ``column`` is the table's column, if any."""
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+    if not _is_column(values):
         raise InvalidArgumentError(f"column {name!r} must be a list of values, not a {type(values).__name__}")
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values

@@ -61,6 +61,10 @@ SAID: dict[str, tuple[Callable[[Database, Table], Any], str]] = {
     ),
     "no columns": (lambda db, t: db.create_table("x", data={}, primary_key=["a"]), "it has none"),
     "a path as data": (lambda db, t: t.insert("homes.csv"), "load it with nyala.jobs.load, or with `nyala load"),
+    "a row that is not in a list": (
+        lambda db, t: t.insert({"id": 1, "name": "a"}),
+        "a dict has a list of values for each column; put a single row into a list: [row]",
+    ),
     "a frame yet to come": (lambda db, t: t.insert(_Lazy()), "pass the result of its collect()"),
     "too many digits": (
         lambda db, t: db.create_table("x", data={"id": [1], "d": [10**40]}, primary_key=["id"]),
