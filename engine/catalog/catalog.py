@@ -20,6 +20,7 @@ from ...schemas.table.table import TableDefinition, TableOptions, TableSchema
 from .. import threads
 from ..maintenance.op import MaintenanceOp
 from ..manifest.environment import Environment
+from ..manifest.interrupts import interrupts_later
 from ..manifest.manifest import TableEntry, TabletEntry
 from ..mvcc.clock import Clock
 from ..table.formulas import check_formulas
@@ -97,7 +98,7 @@ class Catalog:
         schema, options = TableSchema.create(definition, self._limits), definition.options.checked()
         check_formulas(schema)
         partitions = PartitionSchema.create(definition.partition_by, schema, self._limits)
-        with self._lock:
+        with self._lock, interrupts_later():
             if found := self._tables.get(definition.name):
                 if definition.if_not_exists:
                     return found
@@ -121,7 +122,7 @@ class Catalog:
             StorageFullError, UnavailableError: it could not be created.
         """
         check_table_name(name, self._limits)
-        with self._lock:
+        with self._lock, interrupts_later():
             if found := self._tables.get(name):
                 return found
             elsewhere = dict.fromkeys(partitions.tablets(), server)
@@ -153,7 +154,8 @@ class Catalog:
                         continue  # it was dropped just now
                     self._check_room(0, state.partitions.tablet_count - len(table.tablets))
                     replaced = self._replaced(table, state, now)
-                    gone = [] if state.split else self._put_in_place(table, state, replaced)
+                    with interrupts_later():
+                        gone = [] if state.split else self._put_in_place(table, state, replaced)
                 if state.split:  # takes long for a large tablet; other tables can be created and dropped meanwhile
                     split_in_place(table, state, state.split, self._environment)
             retire(self._environment, gone, "the range of the tablet was dropped")
@@ -226,7 +228,7 @@ class Catalog:
         """
         with self._lock:
             table = self.table(name)
-            with write_locks(table.tablets):
+            with write_locks(table.tablets), interrupts_later():
                 self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
                 table.dropped_until = 0
                 del self._tables[name]
@@ -250,7 +252,7 @@ class Catalog:
         until = now + _checked_seconds(keep_seconds) * 1_000_000
         with self._lock:
             table = self.table(name)
-            with write_locks(table.tablets):
+            with write_locks(table.tablets), interrupts_later():
                 self._commit(table, name, until)
                 self._dropped[table.table_id] = table
                 del self._tables[name]
@@ -274,7 +276,7 @@ class Catalog:
                     f"table {name!r} already exists: recall the dropped table, with the id "
                     f"{table.table_id}, under a new name (new_name)"
                 )
-            with write_locks(table.tablets):
+            with write_locks(table.tablets), interrupts_later():
                 self._commit(table, name, None)
                 self._tables[name] = table
                 self.names_version += 1
@@ -312,7 +314,7 @@ class Catalog:
 
     def _remove(self, table: Table, clock: Clock) -> bool:
         """Delete a table whose time has expired; return False if it was recalled meanwhile."""
-        with self._lock:
+        with self._lock, interrupts_later():
             if table.table_id not in self._dropped or not self._is_over(table, clock):
                 return False
             self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))

@@ -20,6 +20,7 @@ from ...schemas.store.grants import (
 from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.table import TableSchema
 from ..commit.row_stamps import RowStamps
+from ..manifest.interrupts import interrupts_later
 from ..manifest.manifest import GrantEntry, Manifest, ManifestFile, TableEntry
 from ..table.table import Table
 from .catalog import Catalog
@@ -103,9 +104,10 @@ class Grants:
                 _check(f"table {change.table!r}", now, before, TABLE_GRANTS_MAX, TABLE_GRANT_BYTES_MAX)
             return manifest.model_copy(update={"grants": entries})
 
-        self._manifest.commit(edited)
-        self._changes += 1
-        self._stamps.store_changes()
+        with interrupts_later():
+            self._manifest.commit(edited)
+            self._changes += 1
+            self._stamps.store_changes()
         return self._of(lambda each: (each.user, each.role) == (change.user, change.role))
 
     def _of(self, is_wanted: Callable[[GrantEntry], bool]) -> list[Grant]:

@@ -17,6 +17,7 @@ from ...schemas.errors import UnavailableError
 from ...schemas.table.altered import TableState
 from ...schemas.table.partition_schema import RangeSplit
 from ..manifest.environment import Environment
+from ..manifest.interrupts import interrupts_later
 from ..manifest.manifest import TableEntry
 from ..table.table import Table
 from ..table.table_version import TableVersion, write_locks
@@ -50,7 +51,7 @@ def split_in_place(table: Table, state: TableState, split: RangeSplit, environme
             _check_settled(tablet, environment)
         tablet_splits = [TabletSplit(tablet, environment, state, split) for tablet in old]
         try:
-            _split(table, state, tablet_splits, environment)
+            _split(table, state, tablet_splits, environment, held)
         except BaseException:
             for tablet_split in tablet_splits:
                 tablet_split.give_up()
@@ -76,8 +77,11 @@ def _check_settled(tablet: Tablet, environment: Environment) -> None:
         )
 
 
-def _split(table: Table, state: TableState, tablet_splits: Sequence[TabletSplit], environment: Environment) -> None:
-    """Prepare the splits until the halves can replace the tablets, and install the halves."""
+def _split(
+    table: Table, state: TableState, tablet_splits: Sequence[TabletSplit], environment: Environment, held: ExitStack
+) -> None:
+    """Prepare the splits until the halves can replace the tablets, and install the halves. From then on nothing
+    interrupts the main thread until ``held`` is closed."""
     version = _split_version(table, state, tablet_splits)
     for attempt in range(_ROUNDS):
         little = LITTLE << attempt
@@ -88,6 +92,7 @@ def _split(table: Table, state: TableState, tablet_splits: Sequence[TabletSplit]
         with write_locks(table.tablets):
             table.check_in_use()
             if all(tablet_split.is_ready(little) for tablet_split in tablet_splits):
+                held.enter_context(interrupts_later())
                 _put_in_place(table, version, tablet_splits, environment)
                 return
     raise UnavailableError(

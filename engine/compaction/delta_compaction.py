@@ -17,7 +17,8 @@ then on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -74,12 +75,15 @@ def minor(
             undo = (*undo[: run.start], *merged, *undo[run.stop :])
         written = [file for file in (*redo, *undo) if file not in (*stores.redo, *stores.undo)]
         floor = mark if _deltas_in(written) < _deltas_in(old) else 0
-        _commit(new, rowset, {"redo": _ids(redo), "undo": _ids(undo)}, floor)
-        with tablet.write_lock:
-            deltas = rowset.deltas.successor(undo=undo, redo=redo)
-            tablet.replace_diskrowset(rowset, rowset.with_files(deltas), floor)
-    freed = sum(file.size_bytes for file in old)
-    retire(environment, old)
+
+        def put() -> None:
+            with tablet.write_lock:
+                deltas = rowset.deltas.successor(undo=undo, redo=redo)
+                tablet.replace_diskrowset(rowset, rowset.with_files(deltas), floor)
+
+        freed = sum(file.size_bytes for file in old)
+        edit = _edit(rowset, {"redo": _ids(redo), "undo": _ids(undo)}, floor)
+        new.commit(edit, put, partial(retire, environment, old))
     return FlushReport(_deltas_in(old), sum(file.size_bytes for file in written), freed)
 
 
@@ -134,15 +138,18 @@ def major(
         floor = mark if _deltas_in(undo) + _deltas_in(redo) < _deltas_in(stores.redo) else 0
         all_undo = (*stores.undo, *undo)
         column_files = {column_id: file.file_id for column_id, file in columns.items()}
-        _commit(new, rowset, {"columns": column_files, "undo": _ids(all_undo), "redo": _ids(redo)}, floor)
-        with tablet.write_lock:
-            deltas = rowset.deltas.successor(all_undo, redo, base_timestamps(columns))
-            tablet.replace_diskrowset(rowset, rowset.with_files(deltas, columns), floor)
-    kept = {file.file_id for file in columns.values()}
-    old = [*stores.redo, *(file for file in rowset.columns_files if file.file_id not in kept)]
+
+        def put() -> None:
+            with tablet.write_lock:
+                deltas = rowset.deltas.successor(all_undo, redo, base_timestamps(columns))
+                tablet.replace_diskrowset(rowset, rowset.with_files(deltas, columns), floor)
+
+        kept = {file.file_id for file in columns.values()}
+        old = [*stores.redo, *(file for file in rowset.columns_files if file.file_id not in kept)]
+        freed = sum(file.size_bytes for file in old)
+        edit = _edit(rowset, {"columns": column_files, "undo": _ids(all_undo), "redo": _ids(redo)}, floor)
+        new.commit(edit, put, partial(retire, environment, old))
     written = sum(file.size_bytes for file in (moved, *undo, *redo))
-    freed = sum(file.size_bytes for file in old)
-    retire(environment, old)
     return FlushReport(_deltas_in(stores.redo), written, freed)
 
 
@@ -278,12 +285,12 @@ def _spans(rowset: DiskRowSet, row_bytes: float) -> Iterator[tuple[int, int]]:
         yield first, min(first + count, len(rowset))
 
 
-def _commit(new: NewFiles, rowset: DiskRowSet, update: dict[str, object], history_floor: int) -> None:
+def _edit(rowset: DiskRowSet, update: dict[str, object], history_floor: int) -> Callable[[TabletEntry], TabletEntry]:
     def edit(tablet: TabletEntry) -> TabletEntry:
         entry = tablet.rowset(rowset.rowset_id).model_copy(update=update)
         return tablet.with_rowset(entry, history_floor)
 
-    new.commit(edit)
+    return edit
 
 
 def _ids(delta_files: Sequence[DeltaFile]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ One manifest may commit the files of many tablets together (`commit_together`).
 
 A failure between 2 and the new version leaves files and memory with the same content, and a second flush
 would write those rows twice. So the store then becomes read-only (`read_only_if_half_done`); a restart follows the
-manifest. Whoever is interrupted after the new version (``NewFiles.installed``) stops nothing.
+manifest. Ctrl-C takes effect after the new version (``NewFiles.installed``), and stops nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..fs.failures import named
 from ..fs.together import sync_directories
 from ..manifest import files
 from ..manifest.environment import Environment
+from ..manifest.interrupts import interrupts_later
 from ..manifest.manifest import TabletEntry
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
@@ -79,9 +80,14 @@ class NewFiles:
             self._tablet.take_slot(rowset)
         self._slots.append(rowset.slot)
 
-    def commit(self, edit: Callable[[TabletEntry], TabletEntry]) -> None:
-        """Make the names of the files durable, then the manifest with them. Raises as ``ManifestFile.commit``."""
-        _commit(self._environment, [(self, edit)])
+    def commit(
+        self,
+        edit: Callable[[TabletEntry], TabletEntry],
+        put: Callable[[], object],
+        follow: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Commit the files, and install them: see ``UncommittedFiles``. Raises as ``ManifestFile.commit``."""
+        commit_together(self._environment, [UncommittedFiles(self, edit, put, follow)])
 
     @property
     def tablet_id(self) -> int:
@@ -131,10 +137,11 @@ class UncommittedFiles:
 
 
 def commit_together(environment: Environment, staged: Sequence[UncommittedFiles]) -> None:
-    """Commit the new files of flushes or compactions of several tablets by one manifest, and install them. Raises as
-    ``NewFiles.commit``."""
-    _commit(environment, [(each.new, each.edit) for each in staged])
-    with ExitStack() as following:  # an interruption of one of them stops no other
+    """Commit the new files of flushes or compactions of several tablets: make their names durable, then the manifest
+    with them, and install them. Raises as ``ManifestFile.commit``."""
+    # An interruption comes after all are installed, or while keys follow, and stops no other of these.
+    with ExitStack() as following, interrupts_later():
+        _commit(environment, [(each.new, each.edit) for each in staged])
         for each in staged:
             each.put()
             each.new.installed()

@@ -16,12 +16,15 @@ the insert that began it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
 
 from ..delta import LIVE
 from ..delta.file import DeltaFile
 from ..filter.expiry import Expiry
 from ..manifest.environment import Environment
+from ..manifest.interrupts import interrupts_later
 from ..manifest.manifest import TabletEntry
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.key_lookup import MovedKeys, hashes_of
@@ -84,15 +87,17 @@ def _drop_undo(tablet: Tablet, environment: Environment, mark: int) -> int:
             entry = entry.with_rowset(entry.rowset(rowset_id).model_copy(update=update), mark)
         return entry
 
-    with new_files(tablet, environment, _FAILED) as new:
-        new.commit(edit)
+    def put() -> None:
         with tablet.write_lock:
             for rowset in ancient:
                 deltas = rowset.deltas.successor(undo=kept[rowset.rowset_id])
                 tablet.replace_diskrowset(rowset, rowset.with_files(deltas), mark)
+
     dropped = [file for found in ancient.values() for file in found]
-    retire(environment, dropped)
-    return sum(file.size_bytes for file in dropped)
+    freed = sum(file.size_bytes for file in dropped)
+    with new_files(tablet, environment, _FAILED) as new:
+        new.commit(edit, put, partial(retire, environment, dropped))
+    return freed
 
 
 def _drop_births(tablet: Tablet, environment: Environment, mark: int) -> int:
@@ -106,11 +111,13 @@ def _drop_births(tablet: Tablet, environment: Environment, mark: int) -> int:
             entry = entry.with_rowset(entry.rowset(rowset.rowset_id).model_copy(update={"born": None}), mark)
         return entry
 
-    with new_files(tablet, environment, _FAILED) as new:
-        new.commit(edit)
+    def put() -> None:
         with tablet.write_lock:
             for rowset in old:
                 tablet.replace_diskrowset(rowset, rowset.without_birth(), mark)
+
+    with new_files(tablet, environment, _FAILED) as new:
+        new.commit(edit, put)
     return len(old)
 
 
@@ -124,7 +131,12 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
         timestamp, lsn = tablet.last_timestamp, tablet.last_lsn
     environment.wait_until_settled(timestamp, lsn)
     hashes = {rowset: list(hashes_of(rowset)) for rowset in candidates}
-    with read_only_if_half_done(tablet.tablet_id, environment), tablet.write_lock:
+    with (
+        ExitStack() as afterwards,  # an interruption leaves out nothing of it
+        interrupts_later(),
+        read_only_if_half_done(tablet.tablet_id, environment),
+        tablet.write_lock,
+    ):
         dead = [rowset for rowset in candidates if _is_dead(rowset, expiry, mark)]
         if not dead:
             return 0, 0
@@ -133,14 +145,17 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
             lambda manifest: manifest.with_tablet(tablet.tablet_id, lambda entry: entry.without_rowsets(gone, mark))
         )
         nowhere = {rowset: tablet.remove_diskrowset(rowset, mark) for rowset in dead}
-    try:
-        _forget_keys(tablet, environment, [MovedKeys(rowset.slot, nowhere[rowset], hashes[rowset]) for rowset in dead])
-    finally:
-        for rowset in dead:
-            rowset.close()
-            others = (*rowset.columns_files, *rowset.deltas.files)
-            remove_orphans(environment, rowset.path, *(file.path for file in others))
+        keys = [MovedKeys(rowset.slot, nowhere[rowset], hashes[rowset]) for rowset in dead]
+        afterwards.callback(_remove_files, environment, dead)
+        afterwards.callback(_forget_keys, tablet, environment, keys)
     return sum(len(rowset) for rowset in dead), sum(rowset.bytes_on_disk for rowset in dead)
+
+
+def _remove_files(environment: Environment, dead: Iterable[DiskRowSet]) -> None:
+    for rowset in dead:
+        rowset.close()
+        others = (*rowset.columns_files, *rowset.deltas.files)
+        remove_orphans(environment, rowset.path, *(file.path for file in others))
 
 
 def _forget_keys(tablet: Tablet, environment: Environment, keys: Sequence[MovedKeys]) -> None:

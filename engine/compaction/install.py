@@ -57,26 +57,27 @@ def install_outputs(
     switch_over = SwitchOver(tablet, moved, targets, lsn)
     switch_over.catch_up()
     old = {_on_disk(one).rowset_id for one in moved}
-    new.commit(lambda entry: _with_outputs(entry, old, written, history_floor))
-    switch_over.put(lambda version: _replaced(version, old, written, history_floor), environment)
-    new.installed()
-    try:
-        switch_over.follow(environment)
-    finally:
-        freed = _remove_merged(environment, moved)
+    freed = sum(_on_disk(one).bytes_on_disk for one in moved)
+
+    def put() -> None:
+        switch_over.put(lambda version: _replaced(version, old, written, history_floor), environment)
+
+    def follow() -> None:
+        try:
+            switch_over.follow(environment)
+        finally:
+            _remove_merged(environment, moved)
+
+    new.commit(lambda entry: _with_outputs(entry, old, written, history_floor), put, follow)
     return freed
 
 
-def _remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> int:
-    """Remove the files of rowsets that a compaction has replaced; return their bytes. Running scans may still read
-    them."""
-    freed = 0
+def _remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> None:
+    """Remove the files of rowsets that a compaction has replaced. Running scans may still read them."""
     for rowset in map(_on_disk, moved):
         files = [*rowset.columns_files, *rowset.deltas.files]
-        freed += rowset.bytes_on_disk
         rowset.close()
         remove_orphans(environment, rowset.path, *(file.path for file in files))
-    return freed
 
 
 def _on_disk(moved: MovedRowSet) -> DiskRowSet:

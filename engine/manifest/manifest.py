@@ -25,6 +25,7 @@ from .. import threads
 from ..fs.document import HEADER, pack, parsed, read
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
+from .interrupts import interrupts_later
 from .moving_entries import ArrivingEntry, MovedEntry
 from .place import COPY_PATH, NEW_PATH, PATH, ManifestInDirectory, ManifestPlace
 from .read_only_latch import ReadOnlyLatch
@@ -403,7 +404,7 @@ class ManifestFile:
             UnavailableError: the disk failed; its content is unknown until the store is opened again, and the store is
                 read-only. Or a bucket did not take the manifest: nothing changed, and the store ``is_writable``.
         """
-        with self._lock:
+        with self._lock, interrupts_later():
             if self._closed:
                 raise UnavailableError("the store is closed")
             if self.failed:

@@ -22,6 +22,7 @@ from ...home.manifests import DIRECTORY, file_paths
 from ...home.pinned import PinnedObjects, held_by
 from ...maintenance.op import MaintenanceOp, TabletOp
 from ...maintenance.upkeep import flushed
+from ...manifest.interrupts import interrupts_later
 from ...manifest.manifest import Manifest, PinEntry, TableEntry
 from ...table.table import Table
 from .pins import ATTEMPTS, Pins, keeps_being_altered, no_kept_pin, table_of, too_old
@@ -186,13 +187,14 @@ class BucketPins(Pins):
             pin = named  # not before: if this fails, the next pin is made in that manifest
             return manifest.with_pin(pin)
 
-        self._owners[pin.id] = owner()
-        try:
-            self._environment.manifest.commit(edit)
-        except BaseException:
-            self._owners.pop(pin.id, None)
-            self._pinned.forget([pin])
-            raise
+        with interrupts_later():
+            self._owners[pin.id] = owner()
+            try:
+                self._environment.manifest.commit(edit)
+            except BaseException:
+                self._owners.pop(pin.id, None)
+                self._pinned.forget([pin])
+                raise
         return pin
 
     def _answer(self, pin: PinEntry, entry: TableEntry, store_uuid: str, sizes: dict[str, int]) -> PinnedTable:
@@ -242,8 +244,9 @@ class BucketPins(Pins):
             return manifest.without_pins({pin.id for pin in ended})
 
         if any(map(is_over, self._environment.manifest.current.pins)):
-            self._environment.manifest.commit(edit)
-            self._pinned.forget(ended)
+            with interrupts_later():
+                self._environment.manifest.commit(edit)
+                self._pinned.forget(ended)
         for pin in ended:
             self._owners.pop(pin.id, None)
         return ended

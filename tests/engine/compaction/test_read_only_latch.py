@@ -1,5 +1,6 @@
 """A failure between the commit of new files and their installation makes the store read-only. A restart repairs it."""
 
+import signal
 from typing import Any
 
 import pytest
@@ -148,6 +149,37 @@ def test_who_is_interrupted_while_keys_follow_stops_nothing(
     assert subject.environment.latch.reason is None
     assert_no_orphans(subject, subject.fs)
     subject.check()
+    assert_whole_after_a_restart(subject, monkeypatch)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("work", WORKS)
+def test_ctrl_c_at_the_commit_stops_nothing(monkeypatch: pytest.MonkeyPatch, work: str, after: bool) -> None:
+    subject = subject_with_work()
+    at(monkeypatch, (ManifestFile, "commit"), not after, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        subject.store.maintain("t", work)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert subject.environment.latch.reason is None
+    assert_no_orphans(subject, subject.fs)
+    subject.check()
+    assert_whole_after_a_restart(subject, monkeypatch)
+
+
+def test_the_second_ctrl_c_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk may hang."""
+    subject = subject_with_work()
+    put = swapping.SwitchOver.put
+
+    def never_returns(*args: Any) -> None:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        put(*args)
+
+    monkeypatch.setattr(swapping.SwitchOver, "put", never_returns)
+    with pytest.raises(KeyboardInterrupt):
+        subject.flush()
+    assert_halted(subject, "could not be installed")
     assert_whole_after_a_restart(subject, monkeypatch)
 
 
