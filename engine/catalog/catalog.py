@@ -23,6 +23,7 @@ from ..manifest.environment import Environment
 from ..manifest.interrupts import interrupts_later
 from ..manifest.manifest import TableEntry, TabletEntry
 from ..mvcc.clock import Clock
+from ..mvcc.ends import Ends
 from ..table.formulas import check_formulas
 from ..table.table import Table
 from ..table.table_version import TableVersion, write_locks
@@ -63,8 +64,8 @@ class Catalog:
         """Read without the lock, so only by calls that are atomic in the interpreter."""
         self._dropped: dict[int, Table] = {}
         """By id. Read like ``_tables``. A table on its way is in both for a moment, never in neither."""
-        self._ends: dict[int, tuple[int, int]] = {}
-        """Of dropped tables by id: the end of their time on the clock that may jump, and on the one that never does."""
+        self._ends = Ends()
+        """Of dropped tables, by id."""
         self._lock = threads.Lock()
         self.names_version = 0
         """Grows whenever a table or column gets, changes or loses its name."""
@@ -301,16 +302,9 @@ class Catalog:
         return [operation(table) for table in list(self._dropped.values()) if self._is_over(table, clock)]
 
     def _is_over(self, table: Table, clock: Clock) -> bool:
-        """Whether a table's time to be recalled has expired: by the time of day, and by the time that has passed since
-        its end was first looked at. A time of day that jumps ahead deletes no table."""
-        today, now, until = clock.physical_microseconds(), clock.steady_microseconds(), table.dropped_until
-        if until is None:
-            return False
-        seen_until, end = self._ends.get(table.table_id, (None, 0))
-        if seen_until != until:
-            end = now + max(until - today, 0)
-            self._ends[table.table_id] = until, end
-        return until <= today and end <= now
+        """Whether a table's time to be recalled has expired."""
+        until = table.dropped_until
+        return until is not None and self._ends.is_over(table.table_id, until, clock)
 
     def _remove(self, table: Table, clock: Clock) -> bool:
         """Delete a table whose time has expired; return False if it was recalled meanwhile."""
@@ -318,7 +312,8 @@ class Catalog:
             if table.table_id not in self._dropped or not self._is_over(table, clock):
                 return False
             self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
-            del self._dropped[table.table_id], self._ends[table.table_id]
+            del self._dropped[table.table_id]
+            self._ends.forget(table.table_id)
         self._retire(table)
         return True
 

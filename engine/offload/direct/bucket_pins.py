@@ -24,6 +24,7 @@ from ...maintenance.op import MaintenanceOp, TabletOp
 from ...maintenance.upkeep import flushed
 from ...manifest.interrupts import interrupts_later
 from ...manifest.manifest import Manifest, PinEntry, TableEntry
+from ...mvcc.ends import Ends
 from ...table.table import Table
 from .pins import ATTEMPTS, Pins, keeps_being_altered, no_kept_pin, table_of, too_old
 
@@ -46,6 +47,8 @@ class BucketPins(Pins):
     def __post_init__(self) -> None:
         self._owners: dict[str, Owner] = {}
         """Who asked for the pins that were made here."""
+        self._ends = Ends()
+        """Of pins, by id."""
 
     def pin(self, asked: PinSnapshot) -> PinnedTable:
         """As ``DirectoryPins.pin``, without hard links. UnavailableError: also if another process has the store."""
@@ -128,7 +131,8 @@ class BucketPins(Pins):
 
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of ending pins that have expired."""
-        if any(map(self._is_expired, self._environment.manifest.current.pins)):
+        # Looks at each, since its time counts from then on.
+        if [pin for pin in self._environment.manifest.current.pins if self._is_expired(pin)]:
             return [TabletOp("release expired pins", lambda: 1.0, lambda: self._end(self._is_expired))]
         return []
 
@@ -233,7 +237,7 @@ class BucketPins(Pins):
         return self._clock.physical_microseconds() + ttl_seconds * 1_000_000
 
     def _is_expired(self, pin: PinEntry) -> bool:
-        return pin.expires is not None and pin.expires <= self._clock.physical_microseconds()
+        return pin.expires is not None and self._ends.is_over(pin.id, pin.expires, self._clock)
 
     def _end(self, is_over: Callable[[PinEntry], bool]) -> list[PinEntry]:
         """End pins, and return them."""
@@ -249,6 +253,7 @@ class BucketPins(Pins):
                 self._pinned.forget(ended)
         for pin in ended:
             self._owners.pop(pin.id, None)
+            self._ends.forget(pin.id)
         return ended
 
 

@@ -207,6 +207,23 @@ def test_a_pin_ends_with_its_time() -> None:
             store.release_pin(long.pin_id)
 
 
+def test_a_time_of_day_that_jumps_ends_no_pin() -> None:
+    machine, clock = Machine(), ManualClock(1_700_000_000 * SECOND)
+    with made(machine, clock) as store:
+        pin = pinned(store, 10)
+        settle(store)
+        clock.jump(3_600 * SECOND)
+        clock.advance(9 * SECOND)
+        settle(store)
+        churn(store)
+        assert rows_of(machine, pin) == BEFORE
+        clock.jump(-3_600 * SECOND)
+        store.renew_pin(pin.pin_id)
+        clock.advance(10 * SECOND)
+        settle(store)
+        assert len(store._pins) == 0
+
+
 def test_a_renewal_that_is_on_its_way_when_the_time_is_over_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, clock = Machine(), ManualClock(1_700_000_000 * SECOND)
     with made(machine, clock) as store:
