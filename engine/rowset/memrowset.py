@@ -44,8 +44,9 @@ from .row_run import KeyRuns, RowRun, place_of_key
 from .rowset import RowSet
 
 FULL_ROWS = ROWS_MAX // 2
-"""With so many rows another MemRowSet takes those of the next commit: none brings as many as remain to the last number
-of a row."""
+"""With so many rows another MemRowSet takes those of the next commit."""
+NEW_ROWS_MAX = ROWS_MAX - FULL_ROWS
+"""The most new rows that a commit brings to a tablet: their numbers remain, in each MemRowSet that is not full."""
 
 
 class MemRowSet(RowSet):

@@ -20,7 +20,7 @@ from .. import threads
 from ..record.change import ChangeKind
 from ..tablet.attach import StagedRowSet
 from ..tablet.tablet import Tablet
-from ..tablet.tablet_change import TabletChange
+from ..tablet.tablet_change import TabletChange, check_new_rows
 
 _COUNT_BYTES = 4 << 20
 """Bytes are counted again after so many were written."""
@@ -117,7 +117,11 @@ def within(
     """Admit decided changes and rowsets to a table with this quota, under the write locks of their tablets.
 
     Entering raises as ``Quota.admitted`` does.
+
+    Raises:
+        InvalidArgumentError: they are too many new rows for one commit.
     """
+    check_new_rows(changes)
     if quota is None:
         return nullcontext()
     rows, size = sum(len(one.rowset) for one in staged), sum(one.rowset.bytes_on_disk for one in staged)

@@ -38,7 +38,7 @@ from ..table.tablet_change import tablet_changes
 from ..table.write_result import cut_cells
 from ..tablet import outcome
 from ..tablet.attach import attach
-from ..tablet.tablet_change import TabletChange
+from ..tablet.tablet_change import TabletChange, check_new_rows
 from .collapse import Collapse
 from .plan import Plan, TabletWork, TableWork
 from .stage import stage
@@ -290,8 +290,13 @@ class Transactions:
 
 @contextmanager
 def _within_quotas(plan: Plan, decided: _Outcome) -> Iterator[None]:
-    """Admit all changes to their tables, in ascending id to prevent deadlock. Raises StorageFullError: a quota is
-    exceeded."""
+    """Admit all changes to their tables, in ascending id to prevent deadlock.
+
+    Raises:
+        StorageFullError: a quota is exceeded.
+        InvalidArgumentError: they are too many new rows for one commit.
+    """
+    check_new_rows(decided.changes)
     with ExitStack() as held:
         for work in sorted(plan.works, key=lambda work: work.table.table_id):
             if quota := work.version.quota:

@@ -6,7 +6,10 @@ from random import Random
 
 import pytest
 
+from nyala.clients.api.database import Database
 from nyala.engine.tablet import tablet as tablets
+from nyala.engine.tablet import tablet_change
+from nyala.schemas.errors import InvalidArgumentError
 from tests.engine.subject import Subject
 
 FULL = 8
@@ -47,3 +50,30 @@ def test_single_rows_fill_memrowsets_too(monkeypatch: pytest.MonkeyPatch) -> Non
     subject.crash(Random(0))
     subject.flush()
     subject.close()
+
+
+@pytest.mark.parametrize("how", ["write", "transaction"])
+def test_a_commit_of_more_new_rows_than_have_numbers_is_refused(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr(tablets, "FULL_ROWS", FULL)
+    monkeypatch.setattr(tablet_change, "NEW_ROWS_MAX", 999)
+    subject = Subject()
+    subject.upsert(*range(FULL - 1))  # as many rows as there may be before the last commit
+    before, logged = subject.scan(), subject.store._wal.writer.last_lsn
+    table = Database(subject.store).table("t")
+
+    def commit(count: int) -> None:
+        rows = [{"k": key, "v": 1, "s": "s"} for key in range(count)]
+        if how == "write":
+            table.upsert(rows)
+        else:
+            with Database(subject.store).transaction() as transaction:
+                for half in (rows[::2], rows[1::2]):
+                    transaction.upsert("t", half)
+
+    with pytest.raises(InvalidArgumentError, match="a commit of 1,000 new rows of one tablet"):
+        commit(FULL + 999)
+    assert subject.scan() == before
+    assert subject.store._wal.writer.last_lsn == logged
+    commit(FULL + 998)
+    assert len(subject.scan()) == FULL + 998
+    subject.store.close()
