@@ -8,6 +8,7 @@ from ...schemas.cells.literal import from_json, to_json
 from ...schemas.cells.types import LogicalType
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, PermissionDeniedError
 from ...schemas.store.description import TableDescription
+from ...schemas.table.altered import is_wider
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableDefinition, TableOptions
 from ..api.database import Database
@@ -80,7 +81,7 @@ def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, 
 
     Columns that the source dropped stay: their values remain, and new rows have NULL there. ``filled`` has the values
     that earlier rows have in new columns. If the table already fits, nothing is done: it may have had the columns
-    before, with these values as their defaults.
+    before, with these values as their defaults, and wider types if a run that died had followed later changes.
 
     Raises:
         SourceChangedError: the store cannot follow; nothing was changed.
@@ -99,7 +100,7 @@ def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, 
             steps += 1
         elif each.name in filled and not _shows(there, filled[each.name]):
             raise _cannot_follow(table, f"it has a column {each.name!r} already, and other values in earlier rows")
-        elif there.logical.arrow != kind.arrow:
+        elif there.logical.arrow != kind.arrow and not is_wider(kind, there.logical):
             change.widen_column(each.name, each.type)
             steps += 1
     if not steps:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from nyala.sources import (
     POSITIONS,
     BatchLimits,
     ChangedRows,
+    NewColumns,
     Runner,
     Snapshot,
     SnapshotPart,
@@ -50,7 +52,7 @@ class Memory(Source):
     kind = "memory"
     name = "memory"
 
-    def __init__(self, *transactions: Sequence[ChangedRows | Truncation]) -> None:
+    def __init__(self, *transactions: Sequence[ChangedRows | Truncation | NewColumns]) -> None:
         self.chosen = {TABLE.name: TABLE.target}
         self.transactions = list(transactions)
         self.confirmed: list[str] = []
@@ -58,6 +60,8 @@ class Memory(Source):
         self.unavailable = 0
         self.limits = BatchLimits()
         self.before_batch = lambda number: None
+        self.dies_at: list[int] = []
+        """The transactions that do not end the first time."""
         self._memos = 0
 
     def tables(self) -> list[SourceTable]:
@@ -89,6 +93,9 @@ class Memory(Source):
                     raise UnavailableError("the source is away")
                 for step in steps:  # each a part of the transaction
                     yield SourceBatch([step])
+                if number in self.dies_at:
+                    self.dies_at.remove(number)
+                    raise InterruptedError
                 yield SourceBatch([], str(number), datetime.now(UTC), 1, 0)
         yield SourceBatch(position=str(len(self.transactions)), is_caught_up=True)
 
@@ -224,3 +231,37 @@ def test_two_tables_need_two_targets(db: Database) -> None:
     source.tables = lambda: twice
     with pytest.raises(InvalidArgumentError, match=r"there\.a and there\.b would both be 'a'"):
         Runner(db, source).run(until_caught_up=True)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "value"),
+    [
+        ("int32", "int64", 5),
+        ("float", "double", np.float32(0.1).item()),
+        ("decimal(4, 2)", "decimal(8, 2)", Decimal("1.50")),
+    ],
+)
+def test_a_run_that_died_between_two_changes_of_a_column_is_repeated(
+    db: Database, narrow: str, wide: str, value: object
+) -> None:
+    """The store has the columns of the second change when the first one comes again."""
+
+    def with_column(kind: str) -> SourceTable:
+        return TABLE.model_copy(update={"columns": [*TABLE.columns, SourceColumn(name="more", type=kind)]})
+
+    def rows_of(kind: str, key: int) -> ChangedRows:
+        table = with_column(kind)
+        row = {"id": key, "n": key, "more": value}
+        return ChangedRows(TABLE.name, pa.RecordBatch.from_pylist([row], schema=table.schema), np.array([False]))
+
+    added = NewColumns(with_column(narrow), {"more": value})
+    source = Memory([changes((1, 10)), added, rows_of(narrow, 2), NewColumns(with_column(wide)), rows_of(wide, 3)])
+    source.dies_at = [1]
+    with pytest.raises(InterruptedError):
+        Runner(db, source).run(until_caught_up=True)
+    before = db.table("a").schema.field("more").type
+    assert Runner(db, source).run(until_caught_up=True).position == "1"
+    table = db.table("a").scan(ordered=True).to_arrow()
+    assert table.schema.field("more").type == before
+    assert table["more"].to_pylist() == [value] * 6
+    assert table["n"].to_pylist()[:3] == [10, 2, 3]
