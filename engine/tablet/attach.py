@@ -31,20 +31,26 @@ from .tablet import Tablet
 
 _KEYS_AT_ONCE = 1 << 14
 """Keys to look up before the lock is released."""
+_FEW = 16
+"""So many keys are looked for one by one: that takes less time than to sort those among which they may be."""
 
 
 class NewKeys:
     """The keys of rows to be inserted in a tablet, and whether they are still new."""
 
-    def __init__(self, tablet: Tablet, hashes: np.ndarray) -> None:
-        """Watch from now on which keys come to the tablet. ``hashes`` are those of the keys, in any order."""
+    def __init__(self, tablet: Tablet, hashes: np.ndarray, beside: NewKeys | None = None) -> None:
+        """Watch from now on which keys come to the tablet. ``hashes`` are those of the keys, in any order. ``beside``
+        are others of the tablet whose watch both share: writers note each key once, for however many."""
         self.tablet = tablet
         self.hashes = hashes
         self._ascending: np.ndarray | None = None
-        self._seen = 0
         self._met = False
-        with tablet.write_lock:
-            self._watch = tablet.watch()
+        if beside:
+            self._watch = beside._watch
+        else:
+            with tablet.write_lock:
+                self._watch = tablet.watch()
+        self._seen = len(self._watch)
 
     def are_absent(self, keys: KeyVector) -> bool:
         """Look up the keys, some at a time; return whether no rowset has one of them, alive or dead."""
@@ -61,18 +67,22 @@ class NewKeys:
 
         Compares hashes: two keys rarely share one, and then the answer is only a needless no.
         """
-        while self._seen < len(self._watch) and not self._met:
-            came = self._watch[self._seen]
-            if self._ascending is None:
-                self._ascending = np.sort(self.hashes)
-            places = np.searchsorted(self._ascending, came)
-            places[places == len(self._ascending)] = 0
-            self._met = bool((self._ascending[places] == came).any())
-            self._seen += 1
+        came = self._watch[self._seen :]
+        self._seen += len(came)
+        self._met = self._met or bool(came and self._have_any(np.concatenate(came)))
         return not self._met
 
+    def _have_any(self, came: np.ndarray) -> bool:
+        if self._ascending is None and len(came) <= _FEW:
+            return any(bool((self.hashes == each).any()) for each in came)
+        if self._ascending is None:
+            self._ascending = np.sort(self.hashes)
+        places = np.searchsorted(self._ascending, came)
+        places[places == len(self._ascending)] = 0
+        return bool((self._ascending[places] == came).any())
+
     def forget(self) -> None:
-        """Stop watching."""
+        """Stop watching, for all that share the watch."""
         with self.tablet.write_lock:
             self.tablet.unwatch(self._watch)
 

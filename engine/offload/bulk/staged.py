@@ -47,7 +47,8 @@ class StagedImport:
     changes: list[pa.RecordBatch] = field(default_factory=list)
     """Whole rows, columns named by id, whose keys are in the table, alive or dead."""
     _paths: list[str] = field(default_factory=list)
-    _watches: list[NewKeys] = field(default_factory=list)
+    _watches: dict[int, NewKeys] = field(default_factory=dict)
+    """For each tablet, by id, the first of those who watch it together."""
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def staged_import(
                 environment.fs.sync_directory(directory)
         yield found
     finally:
-        for watch in found._watches:
+        for watch in found._watches.values():
             watch.forget()
         for one in found.rowsets:
             if not one.is_logged:
@@ -99,8 +100,8 @@ def _stage(
     bring(staging.fs, staging.path(file.name), environment.fs, path)
     rowset = _opened(environment, tablet, file.file_id)
     hashes = np.concatenate([part for _, part in hashes_of(rowset)])
-    new = NewKeys(tablet, hashes)
-    found._watches.append(new)
+    new = NewKeys(tablet, hashes, found._watches.get(tablet.tablet_id))
+    found._watches.setdefault(tablet.tablet_id, new)
     existing, alive = existing_rows(tablet, rowset, now)
     if not len(existing):
         found.rowsets.append(StagedRowSet(rowset, new, hashes))
@@ -112,7 +113,8 @@ def _stage(
         found.changes.append(rows_at(rowset, version.schema, existing))
         if len(existing) < len(rowset):
             rest = _rest(environment, version, tablet, rowset, existing, found)
-            found.rowsets.append(StagedRowSet(rest, new, np.delete(hashes, existing)))
+            new.hashes = np.delete(hashes, existing)
+            found.rowsets.append(StagedRowSet(rest, new, new.hashes))
     finally:
         rowset.close()
 

@@ -16,6 +16,7 @@ from nyala.engine.offload.bulk import commit
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
+from nyala.engine.tablet.attach import NewKeys
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportPlan
 from nyala.schemas.table.table import TableDefinition, TableSchema
@@ -130,3 +131,35 @@ def test_links_and_pipes_in_staging_are_no_files(tmp_path: Path) -> None:
     base.rename(outside)
     base.symlink_to(outside)
     assert any(base.name in line or "file" in line for line in verify_store(LocalFileSystem(directory)).problems)
+
+
+def test_keys_that_came_meanwhile_are_compared_before_writers_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many came while files were brought in, the locks are held only for those that came just before."""
+    subject = Subject()
+    plan = subject.store.import_begin(ImportBegin(table="t"))
+    files: list[ImportFile] = []
+    for number in range(3):
+        numbered = plan.model_copy(update={"first_file_id": plan.first_file_id + number})
+        files += built(numbered, subject.fs, [batch(rows_of(*range(number * 10, number * 10 + 5)))])
+    new, compared = iter(range(1_000, 2_000)), {True: 0, False: 0}
+    check, are_still_new = commit._check_distinct, NewKeys.are_still_new
+
+    def check_while_keys_come(*given: Any) -> None:
+        check(*given)
+        assert len(subject.tablet._watches) == 1, "one for all files of a tablet"
+        for _ in range(40):
+            subject.upsert(next(new))
+
+    def counted(keys: NewKeys) -> bool:
+        before = keys._seen
+        answer = are_still_new(keys)
+        compared[subject.tablet.write_lock.locked()] += keys._seen - before
+        return answer
+
+    monkeypatch.setattr(commit, "_check_distinct", check_while_keys_come)
+    monkeypatch.setattr(NewKeys, "are_still_new", counted)
+    result = subject.store.import_commit(ImportCommit(import_id=plan.import_id, files=tuple(files)))
+    assert result.applied == 15 and len(subject.scan()) == 55
+    assert compared == {False: 120, True: 0}
+    assert not subject.tablet.is_watched
+    subject.store.close()
