@@ -208,7 +208,7 @@ class SharedKey:
 
 def shared_key(rowsets: Sequence[DiskRowSet]) -> SharedKey | None:
     """Return a key that is in two of the rowsets to merge; None if there is none."""
-    near = [one for one in rowsets if any(other is not one and _overlap(one, other) for other in rowsets)]
+    near = _overlapping(rowsets)
     for rows in merged_rows(near, _COMPARED_ROWS_AT_ONCE):
         before, after = np.arange(len(rows) - 1), np.arange(1, len(rows))
         equal = equal_at(rows.keys, before, rows.keys, after) if len(rows.parts) > 1 else np.empty(0, np.bool_)
@@ -219,8 +219,16 @@ def shared_key(rowsets: Sequence[DiskRowSet]) -> SharedKey | None:
     return None
 
 
-def _overlap(one: DiskRowSet, other: DiskRowSet) -> bool:
-    return one.min_key <= other.max_key and other.min_key <= one.max_key
+def _overlapping(rowsets: Sequence[DiskRowSet]) -> list[DiskRowSet]:
+    """Return those whose key ranges have keys in common with that of another."""
+    found: dict[DiskRowSet, None] = {}
+    farthest: DiskRowSet | None = None
+    for rowset in sorted(rowsets, key=lambda rowset: rowset.min_key):
+        if farthest is not None and rowset.min_key <= farthest.max_key:
+            found |= {farthest: None, rowset: None}
+        if farthest is None or rowset.max_key > farthest.max_key:
+            farthest = rowset
+    return list(found)
 
 
 def _source_of(rows: MergedRows, position: int) -> tuple[int, int]:
