@@ -72,7 +72,7 @@ class Importer:
         the one that the files were built for.
 
         Raises:
-            InvalidArgumentError: a file is wrong.
+            InvalidArgumentError: a file is wrong, or the rows whose keys are in the table do not fit into a commit.
             AlreadyPresentError: a key occurs twice, or is in the table and ``mode`` does not allow that.
             ConflictError: the table was altered since the import began.
             StorageFullError, UnavailableError: nothing was applied.
@@ -85,7 +85,9 @@ class Importer:
             try:
                 with (
                     self._without_writers(version, files) if number >= _OPEN_ATTEMPTS else nullcontext(),
-                    staged_import(self.environment, version, staging, files, mode, now) as staged,
+                    staged_import(
+                        self.environment, version, staging, files, mode, now, self.limits.batch_bytes
+                    ) as staged,
                 ):
                     _check_distinct(version, staged)
                     result = self._attempt(table, version, staged, mode, sum(file.rows for file in files), ticket)
@@ -159,14 +161,6 @@ class Importer:
         """Return by tablet the rows whose keys are in the table."""
         if not staged.changes:
             return []
-        size = sum(batch.nbytes for batch in staged.changes)
-        if size > self.limits.batch_bytes:
-            count = sum(batch.num_rows for batch in staged.changes)
-            raise InvalidArgumentError(
-                f"{count:,} keys of the import are already in the table, or belonged to deleted rows; their "
-                f"rows have {size:,} bytes, and one commit can change at most {self.limits.batch_bytes:,}: "
-                "upsert these rows, and import the others"
-            )
         rows = pa.concat_batches(staged.changes)
         numbers, _ = version.covers(rows)
         return by_tablet(version, rows, version.keys_of(rows), numbers)

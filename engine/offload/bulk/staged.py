@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ....schemas.errors import AlreadyPresentError
+from ....schemas.errors import AlreadyPresentError, InvalidArgumentError
 from ....schemas.store.bulk import ImportFile, ImportMode
+from ....schemas.table.table import TableSchema
 from ...fs.copy import bring
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
 from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.rowset_entry import RowsetEntry
+from ...rowset import steps
 from ...rowset.diskrowset import DiskRowSet
 from ...table.table_version import TableVersion
 from ...tablet.attach import NewKeys, StagedRowSet
@@ -59,11 +61,13 @@ def staged_import(
     imported: Sequence[ImportFile],
     mode: ImportMode,
     now: int,
+    most_bytes: int,
 ) -> Iterator[StagedImport]:
     """Prepare the checked files of an import at the moment ``now``; rowsets that the body does not attach are removed.
 
     Raises:
         AlreadyPresentError: a key is in the table and ``mode`` does not allow that; the text has it.
+        InvalidArgumentError: the rows whose keys are in the table have more than ``most_bytes``.
         StorageFullError, UnavailableError: nothing was applied.
     """
     found = StagedImport()
@@ -71,7 +75,7 @@ def staged_import(
     try:
         with named("the files of the import could not be copied into the store"):
             for file in imported:
-                _stage(environment, version, by_id[file.tablet], staging, file, mode, now, found)
+                _stage(environment, version, by_id[file.tablet], staging, file, mode, now, most_bytes, found)
             for directory in {files.directory(by_id[file.tablet].directory_id) for file in imported}:
                 environment.fs.sync_directory(directory)
         yield found
@@ -93,6 +97,7 @@ def _stage(
     file: ImportFile,
     mode: ImportMode,
     now: int,
+    most_bytes: int,
     found: StagedImport,
 ) -> None:
     path = files.path(tablet.directory_id, file.file_id, "base")
@@ -110,13 +115,29 @@ def _stage(
         if mode is ImportMode.INSERT_ONLY and alive.any():
             first = rows_at(rowset, version.schema, existing[alive][:1])
             raise _already_present(version, first, int(alive.sum()), file)
-        found.changes.append(rows_at(rowset, version.schema, existing))
+        _read(rowset, version.schema, existing, most_bytes, found)
         if len(existing) < len(rowset):
             rest = _rest(environment, version, tablet, rowset, existing, found)
             new.hashes = np.delete(hashes, existing)
             found.rowsets.append(StagedRowSet(rest, new, new.hashes))
     finally:
         rowset.close()
+
+
+def _read(rowset: DiskRowSet, schema: TableSchema, existing: np.ndarray, most_bytes: int, found: StagedImport) -> None:
+    """Read rows of a file whose keys are in the table, some at a time until they are too many for a commit."""
+    size = sum(batch.nbytes for batch in found.changes)
+    at_once = steps.rows_at_once(steps.widest_row(rowset), steps.BYTES_AT_ONCE)
+    for first in range(0, len(existing), at_once):
+        found.changes.append(rows_at(rowset, schema, existing[first : first + at_once]))
+        size += found.changes[-1].nbytes
+        if size > most_bytes:
+            count = sum(batch.num_rows for batch in found.changes)
+            raise InvalidArgumentError(
+                f"{count:,} keys of the import, or more, are already in the table, or belonged to deleted rows; these "
+                f"rows have {size:,} bytes, and one commit can change at most {most_bytes:,}: upsert the rows with "
+                "such keys, and import the others"
+            )
 
 
 def _rest(

@@ -12,13 +12,14 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.offload.bulk import check as bulk_check
-from nyala.engine.offload.bulk import commit
+from nyala.engine.offload.bulk import commit, staged
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.tablet.attach import NewKeys
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
-from nyala.schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportPlan
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from nyala.schemas.table.table import TableDefinition, TableSchema
 from tests.engine.offload.bulk.importing import bring, built, rows_of
 from tests.engine.subject import SCHEMA, Subject, batch
@@ -163,3 +164,32 @@ def test_keys_that_came_meanwhile_are_compared_before_writers_wait(monkeypatch: 
     assert compared == {False: 120, True: 0}
     assert not subject.tablet.is_watched
     subject.store.close()
+
+
+def test_rows_that_are_there_are_read_up_to_the_size_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import may have any number of rows, and the rows of a commit are held in memory."""
+    subject = Subject(limits=Limits(batch_bytes=50_000))
+    for first in range(0, 6_000, 1_000):
+        subject.upsert(*range(first, first + 1_000))
+    plan = subject.store.import_begin(ImportBegin(table="t"))
+    files: list[ImportFile] = []
+    for number in range(6):
+        numbered = plan.model_copy(update={"first_file_id": plan.first_file_id + number})
+        keys = range(number * 1_000, number * 1_000 + 1_000)
+        files += built(numbered, subject.fs, [batch(rows_of(*keys))])
+    read: list[int] = []
+    rows_at = staged.rows_at
+
+    def counted(*given: Any) -> pa.RecordBatch:
+        rows = rows_at(*given)
+        read.append(rows.nbytes)
+        return rows
+
+    monkeypatch.setattr(staged, "rows_at", counted)
+    asked = ImportCommit(import_id=plan.import_id, files=tuple(files), mode=ImportMode.UPSERT)
+    with pytest.raises(InvalidArgumentError, match=r"already in the table.* at most 50,000"):
+        subject.store.import_commit(asked)
+    assert sum(read) < 100_000 and len(read) < 6
+    subject.check()
+    subject.store.import_abort(plan.import_id)
+    subject.close()
