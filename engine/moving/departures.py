@@ -138,13 +138,15 @@ class Departures:
         """Return the newest round of a move.
 
         Raises:
-            ConflictError: the move was aborted, or the tablet was handed over.
+            ConflictError: the move was aborted, the tablet was handed over, or the table was renamed.
             UnavailableError: another process may have the store, and know more.
         """
         with self._lock:
-            told = self._of(move).round
+            departure = self._of(move)
+            told = departure.round
         if told is None:
             raise self._unknown(move)
+        _check_named(departure)
         return told
 
     def read(self, asked: MoveRead) -> Iterator[bytes]:
@@ -167,7 +169,7 @@ class Departures:
         the round.
 
         Raises:
-            ConflictError: the move was aborted, the table was altered, or the round is not the last.
+            ConflictError: the move was aborted, the table was renamed, or the round is not the last.
             UnavailableError: the tablet has changed since and needs another round, or rows of the table are staged.
             StorageFullError: the manifest could not be written; nothing happened.
         """
@@ -311,6 +313,7 @@ class Departures:
             make_directories(environment, [empty])
             with write_locks(table.tablets):
                 table.check_in_use()
+                _check_named(departure)
                 self._check_same(departure)
                 self._commit(departure, empty)
                 with environment.latch.on_failure("a moved tablet could not be removed"):
@@ -389,6 +392,16 @@ def _found(table: Table, tablet_id: int) -> Tablet:
         raise NotFoundError(f"table {table.name!r} has no tablet {tablet_id} on this server")
     check_here(tablet)
     return tablet
+
+
+def _check_named(departure: _Departure) -> None:
+    """Raise ConflictError if the table was renamed since the newest round: the target has that for the table which it
+    knows by the name, and another table may have got it."""
+    if departure.round is not None and departure.round.table != departure.table.name:
+        raise ConflictError(
+            f"table {departure.round.table!r} was renamed to {departure.table.name!r} during the move "
+            f"{departure.asked.move!r}: start a new move"
+        )
 
 
 def _left(table: TableEntry, move: str) -> list[TabletEntry]:

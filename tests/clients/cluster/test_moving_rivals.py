@@ -107,3 +107,22 @@ def check_all_is_settled(pair: Pair) -> None:
     stores = pair.stores.values()
     assert len({store.describe_table("t").schema_version for store in stores}) == 1
     assert not any(store.moves("t").arriving or store.moves("t").left for store in stores)
+
+
+def test_a_tablet_comes_to_no_other_table_that_got_the_name(pair: Pair, table: Table) -> None:
+    pair.db.create_table("other", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=2)]).insert(rows(7))
+    for place in pair.db.table("other").tablets():
+        pair.db.move_tablet("other", place.tablet, "a", server=place.server)
+    table.alter().set_comment(None, "as many alterations as the other one will have").apply()
+    owners = pair.owners("t")
+    rival = Rival(pair, table, "first")
+    begun = rival.brought()
+    for old, new in (("t", "old"), ("other", "t")):
+        pair.db.table(old).alter().rename(new).apply()
+    with pytest.raises(ConflictError, match="renamed"):
+        rival.target.move_prepare(begun)
+        rival.handed_over(begun)
+    rival.source.move_abort("first")
+    assert pair.owners("old") == owners and pair.owners("t") == ["a", "a"]
+    check(pair.db.table("old"), 0)
+    check(pair.db.table("t"), 7)
