@@ -116,14 +116,16 @@ class Grants:
 
 def listed_grants(entries: Iterable[GrantEntry], tables: Iterable[Table]) -> list[Grant]:
     """Return the grants on tables that are in use, of all there are, by the present names of tables and columns."""
-    in_use = {table.table_id: table for table in tables if table.dropped_until is None}
+    in_use: dict[int | None, Table] = {table.table_id: table for table in tables if table.dropped_until is None}
+    names: dict[int | None, tuple[str, dict[int, str]]] = {None: (ALL_TABLES, {})}
+    """The names of a table and its columns are read once: all its grants have those of one moment."""
     found: list[Grant] = []
     for entry in entries:
-        if entry.table is not None and entry.table not in in_use:
-            continue
-        table = None if entry.table is None else in_use[entry.table]
-        name = ALL_TABLES if table is None else table.name
-        by_id = {} if table is None else {column.id: column.name for column in table.version.schema.columns}
+        if entry.table not in names:
+            if (table := in_use.get(entry.table)) is None:
+                continue
+            names[entry.table] = table.name, {column.id: column.name for column in table.version.schema.columns}
+        name, by_id = names[entry.table]
         for privilege in sorted(entry.privileges, key=list(Privilege).index):
             ids = entry.privileges[privilege]
             there = None if ids is None else [each for each in ids if each in by_id]

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError
-from ...schemas.protocol.request import hurried
+from ...schemas.protocol.request import check_columns_meant, hurried
 from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.changes import ChangeSpec
 from ...schemas.rows.operation import Operation
@@ -119,6 +119,7 @@ class Statements:
         for _ in range(_ATTEMPTS):
             version = table.version
             _check_named(table, statement)
+            check_columns_meant(table.name, version.schema.columns)
             moment = self._snapshots.now(0)
             work = work_of(statement, version, scan, self._options.limits, moment)
             oldest = moment if statement.as_of is None else min(moment, parse_moment(statement.as_of))

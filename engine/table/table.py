@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import NotFoundError, UnavailableError
 from ...schemas.limits.limits import Limits
+from ...schemas.protocol.request import check_columns_meant
 from ...schemas.protocol.service import RowStamp
 from ...schemas.rows.operation import Operation
 from ...schemas.rows.write import Durability, WriteCommand
@@ -164,6 +165,7 @@ class Table:
             now = log.now(self.schema, is_needed=command.rules is not None)
             ids = self.auto_increment
             routed = route(self.version, batch, command.op, limits, ids, now, rules=command.rules)
+            check_columns_meant(self.name, routed.version.schema.columns)
             staging = direct_load.staged(routed, command) if direct_load else nullcontext([])
             try:
                 with staging as staged, write_locks([part.tablet for part in routed.parts]):

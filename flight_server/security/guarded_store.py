@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
@@ -218,25 +219,27 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
 
     def execute(self, statement: Statement) -> WriteResult:
         """See StoreService. A condition or an expression reads the columns that it names; errors tell keys."""
-        table = self.seen(statement.table, "execute")
+        table, about = self.seen(statement.table, "execute"), None
         if statement.kind is StatementKind.UPDATE:
-            self.check(table, Privilege.UPDATE, "execute", lambda _: {*statement.set})
+            about = self.check(table, Privilege.UPDATE, "execute", lambda _: {*statement.set})
         else:
             self.check(table, Privilege.DELETE, "execute")
         if statement.kind is StatementKind.RESTORE:
             for privilege in (Privilege.INSERT, Privilege.UPDATE, Privilege.READ):
-                self.check(table, privilege, "execute", needs.all_columns)
+                about = self.check(table, privilege, "execute", needs.all_columns, about=about)
         elif table.of(Privilege.READ) is not None and (names := needs.read_by_statement(statement)):
-            self.check(table, Privilege.READ, "execute", lambda _: names)
+            about = self.check(table, Privilege.READ, "execute", lambda _: names, about=about)
         if statement.writer is not None:
             statement = statement.model_copy(update={"writer": self._own.name(statement.writer)})
-        with meaning(table.meant):
+        with table.meaning(about):
             done = self._store.execute(statement)
         return without_keys(done) if done.errors and not self._reads_key(table) else done
 
     def _reads_key(self, table: TableRights) -> bool:
-        readable = table.of(Privilege.READ)
-        return readable is None or readable.issuperset(self._store.describe_table(table.table).primary_key)
+        if table.of(Privilege.READ) is None:
+            return True
+        about = self._store.describe_table(table.table)
+        return not table.lacking(Privilege.READ, about.primary_key, about)
 
     # Reads
 
@@ -244,7 +247,7 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         """See StoreService. Checks all columns that the scan reads: by their names before it begins, and then by their
         numbers, since names may change before and while it runs."""
         version, rights = self._rights_now()
-        asked = self._allowed(spec, "scan", rights)
+        asked, _ = self._allowed(spec, "scan", rights)
         return self._watched(asked, self._store.scan(asked), version, rights)
 
     def _watched(self, asked: ScanSpec, found: ScanStream, version: object, rights: Rights) -> ScanStream:
@@ -288,14 +291,14 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         rights = self.rights
-        allowed = self._allowed(spec, "plan", rights)
-        with meaning(rights.of(spec.table).meant):
+        allowed, about = self._allowed(spec, "plan", rights)
+        with rights.of(spec.table).meaning(about):
             return self._store.plan(allowed)
 
     def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """See StoreService. It returns all columns, and so needs all."""
         version, rights = self._rights_now()
-        with meaning(self._check_get(table).meant):
+        with self._check_get(table).meaning():
             found = self._store.look_up(table, keys)
         self._check_get(table)  # a column may have come meanwhile
         return self._watched(ScanSpec(table=table), found, version, rights)
@@ -306,7 +309,7 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
 
     def _got(self, table: TableDescription, read: Callable[[], Item]) -> Item:
         version, _ = self._rights_now()
-        with meaning(self._check_get(table.name).meant):
+        with self._check_get(table.name).meaning():
             row = read()
         if self._rights_now()[0] != version:
             self._check_get(table.name)  # as in ``get``
@@ -335,50 +338,49 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         self.check(table, Privilege.READ, "get", needs.all_columns)
         return table
 
-    def _allowed(self, spec: ScanSpec, action: str, rights: Rights, is_begun: bool = False) -> ScanSpec:
-        """Return a scan without what would show keys that a caller with these rights may not read. ``is_begun``: it has
-        found all of its columns.
+    def _allowed(
+        self, spec: ScanSpec, action: str, rights: Rights, is_begun: bool = False
+    ) -> tuple[ScanSpec, TableDescription | None]:
+        """Return a scan without what would show keys that a caller with these rights may not read, and by what its
+        columns were checked. ``is_begun``: it has found all of them.
 
         Raises:
             NotFoundError: the caller does not see the table.
             PermissionDeniedError: the caller may not read a column that it reads.
         """
         table = self._seen_by(rights, spec.table, action)
-        if (readable := table.of(Privilege.READ)) is None:
-            return spec
+        if table.of(Privilege.READ) is None:
+            return spec, None
 
         def read(about: TableDescription) -> set[str]:
             return needs.read_by_scan(spec, needs.all_columns(about), about.primary_key)
 
         about = self.check(table, Privilege.READ, action, read, is_begun=is_begun)
-        if about is None or readable.issuperset(about.primary_key) or needs.has_keys(spec):
-            return spec
-        return spec.model_copy(update={"marks": False, "split_bytes": None})
+        if about is None or not table.lacking(Privilege.READ, about.primary_key, about) or needs.has_keys(spec):
+            return spec, about
+        return spec.model_copy(update={"marks": False, "split_bytes": None}), about
 
     # Writes
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
         """See StoreService. The rules of a merge read and change the columns that they name."""
         columns = [*batch.schema.names, *(command.rules or ())]
-        table = self._check_write(command.table, command.op, columns, rules=command.rules)
-        if command.rules and (names := needs.read_by_rules(command.rules)):
-            self.check(table, Privilege.READ, "write", lambda _: names)
-        with meaning(table.meant):
+        with self._check_write(command.table, command.op, columns, rules=command.rules):
             return self._store.begin_write(self._own.command(command), batch, seq)
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """See RowWriter."""
-        with meaning(self._check_write(command.table, command.op, row).meant):
+        with self._check_write(command.table, command.op, row):
             return self._store.write_row(self._own.command(command), row, seq)
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
         """See RowWriter."""
-        with meaning(self._check_write(command.table, command.op, row).meant):
+        with self._check_write(command.table, command.op, row):
             return self._store.begin_row(self._own.command(command), row, seq)
 
     def planned_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None) -> object | None:
         """See RowPlanner. For a store that has a gatherer."""
-        with meaning(self._check_write(command.table, command.op, row).meant):
+        with self._check_write(command.table, command.op, row):
             return cast(RowPlanner, self._store).planned_row(self._own.command(command), row, seq)
 
     def gatherer(self) -> RowGatherer | None:
@@ -390,7 +392,7 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         table = self.seen(command.table, "stage")
         for privilege in needs.WRITTEN[command.op.base]:
             self.check(table, privilege, "stage")
-        with meaning(table.meant):
+        with table.meaning():
             return self._store.stage(command, self._stageable(command, batches))
 
     def _stageable(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> Iterator[StagedBatch]:
@@ -405,17 +407,18 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         columns: Iterable[str],
         action: str = "write",
         rules: Mapping[str, str] | None = None,
-    ) -> TableRights:
-        """``rules`` of a merge may keep the values of columns, which only new rows take then."""
-        table = self.seen(name, action)
+    ) -> meaning:
+        """Return what names mean then. ``rules`` of a merge read columns, and may keep some for new rows only."""
+        table, about = self.seen(name, action), None
         for privilege in needs.WRITTEN[op.base]:
             if table.privileges.get(privilege, NONE) is not None:
                 kept = needs.kept_by_rules(rules) if rules and privilege is Privilege.UPDATE else ()
                 names = [each for each in columns if each not in kept]
-                self.check(
-                    table, privilege, action, lambda about, of=privilege, names=names: needs.written(of, names, about)
-                )
-        return table
+                needed = partial(needs.written, privilege, names)
+                about = self.check(table, privilege, action, needed, about=about)
+        if rules and (read := needs.read_by_rules(rules)):
+            about = self.check(table, Privilege.READ, action, lambda _: read, about=about)
+        return table.meaning(about)
 
     # Checks
 
@@ -448,25 +451,26 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
         needed: Callable[[TableDescription], set[str]] | None = None,
         told: Mapping[str, Any] | None = None,
         is_begun: bool = False,
+        about: TableDescription | None = None,
     ) -> TableDescription | None:
         """Check a privilege on the columns that ``needed`` tells of the table's; None: on any column. Return the
-        table's description if it was asked for. ``is_begun``: a column that is not there was, under this name.
+        table's description if it was asked for, or ``about``: all checks of a request go by one. ``is_begun``: a column
+        that is not there was, under this name.
 
         Raises:
             PermissionDeniedError: it is lacking; the message names the columns.
         """
-        granted = table.of(privilege)
-        if granted is None:
-            return None
+        if table.of(privilege) is None:
+            return about
         if not table.has(privilege) or (needed is not None and table.table == ALL_TABLES):
             raise self._denied(table.table, privilege, action, told=told)
         if needed is None:
-            return None
-        about = self._store.describe_table(table.table)
+            return about
+        about = about or self._store.describe_table(table.table)
         wanted = needed(about)
         if not is_begun:
             wanted &= needs.all_columns(about)  # one that is not there is the store's to tell
-        if lacking := sorted(wanted - granted):
+        if lacking := table.lacking(privilege, wanted, about):
             raise self._denied(table.table, privilege, action, lacking, told)
         return about
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...schemas.errors import StoreError
+from ...schemas.protocol.request import meaning
 from ...schemas.protocol.service import GrantKeeper, StoreService
+from ...schemas.store.description import TableDescription
 from ...schemas.store.grants import Grant, Privilege
 from ...schemas.table.names import ALL_TABLES
 
@@ -38,6 +40,8 @@ class TableRights:
     privileges: dict[Privilege, Columns]
     table_id: int | None = None
     """The number of the table; None: the caller has no grants of its own on it, but those on all tables."""
+    columns: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of the columns that grants name."""
 
     @property
     def meant(self) -> dict[str, int] | None:
@@ -47,6 +51,18 @@ class TableRights:
     def of(self, privilege: Privilege) -> Columns:
         """Return the columns that the privilege covers."""
         return self.privileges.get(privilege, NONE)
+
+    def lacking(self, privilege: Privilege, names: Iterable[str], about: TableDescription) -> list[str]:
+        """Return the columns, of these, that the privilege does not cover, sorted. ``about`` tells which columns they
+        are: one that got the name of another after the grants were read is not covered."""
+        if (covered := self.of(privilege)) is None:
+            return []
+        others = {each.name for each in about.columns if self.columns.get(each.name, each.id) != each.id}
+        return sorted(set(names) - (covered - others))
+
+    def meaning(self, about: TableDescription | None = None) -> meaning:
+        """Let names mean, during the body, the table, and the columns of the description by which they were checked."""
+        return meaning(self.meant, about and {each.name: each.id for each in about.columns})
 
     def has(self, privilege: Privilege) -> bool:
         """Whether the privilege covers anything."""
@@ -63,20 +79,22 @@ class Rights:
         self.own: list[Grant] = []
         """The grants to the caller."""
         self._names: dict[int, str] = {}
-        ids: dict[str, int] = {}
         self._readable: dict[int, frozenset[int] | None] = {}
         """By the number of a table, those of its columns that may be read; None: all."""
         everywhere: dict[Privilege, Columns] = {}
         if caller.is_admin:
             everywhere |= _ALL
-        found: dict[str, dict[Privilege, Columns]] = {}
+        found: dict[int, dict[Privilege, Columns]] = {}  # two tables may have one name, if it changed meanwhile
+        columns: dict[int, dict[str, int]] = {}
         for each in grants:
             if each.table_id is not None:
-                self._names[each.table_id], ids[each.table] = each.table, each.table_id
+                self._names[each.table_id] = each.table
+                numbered = zip(each.columns or (), each.column_ids or (), strict=False)
+                columns.setdefault(each.table_id, {}).update(numbered)
             if each.user == caller.user if each.user is not None else each.role in caller.roles:
                 self.own.append(each)
                 # Not by the name: a store may have a table "*" from before that was refused.
-                _add(everywhere if each.table_id is None else found.setdefault(each.table, {}), each)
+                _add(everywhere if each.table_id is None else found.setdefault(each.table_id, {}), each)
                 if each.table_id is not None and each.privilege in (Privilege.READ, Privilege.ADMIN):
                     before = self._readable.get(each.table_id, frozenset())
                     if before is not None:
@@ -85,8 +103,9 @@ class Rights:
         self.everywhere = _whole(everywhere)
         self.is_admin = Privilege.ADMIN in self.everywhere
         self._everywhere = TableRights(ALL_TABLES, self.everywhere)
-        for name, privileges in found.items():
-            self.tables[name] = TableRights(name, _whole(privileges | self.everywhere), ids[name])
+        for number, privileges in found.items():
+            name, all_ = self._names[number], _whole(privileges | self.everywhere)
+            self.tables[name] = TableRights(name, all_, number, columns[number])
 
     @property
     def may_write(self) -> bool:

@@ -7,11 +7,13 @@ client disconnects or the deadline passes. A thread that serves no request, in a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from ..errors import ConflictError
+from ..table.column import ColumnSchema
 from ..table.names import check_same
 
 Given = ParamSpec("Given")
@@ -55,6 +57,7 @@ class Request:
 class _Thread(threading.local):
     request: Request | None = None
     meant: Mapping[str, int] | None = None
+    columns: Mapping[str, int] | None = None
 
 
 _thread = _Thread()
@@ -78,21 +81,22 @@ class serving:
 
 
 class meaning:
-    """Let names mean only the tables with these numbers, in what this thread asks of a store in this process during the
-    body: so a request does nothing to a table that got the name after the rights were checked."""
+    """Let names mean only the tables and columns with these numbers, in what this thread asks of a store in this
+    process during the body: so a request does nothing to one that got the name after the rights were checked."""
 
     __slots__ = ("_before", "_meant")
 
-    def __init__(self, meant: Mapping[str, int] | None) -> None:
-        """None: names mean whichever tables have them."""
-        self._meant = meant
-        self._before: Mapping[str, int] | None = None
+    def __init__(self, meant: Mapping[str, int] | None, columns: Mapping[str, int] | None = None) -> None:
+        """``columns`` are those of the one table of the request. None: names mean whichever have them."""
+        self._meant = meant, columns
+        self._before: tuple[Mapping[str, int] | None, Mapping[str, int] | None] = None, None
 
     def __enter__(self) -> None:
-        self._before, _thread.meant = _thread.meant, self._meant
+        self._before = _thread.meant, _thread.columns
+        _thread.meant, _thread.columns = self._meant
 
     def __exit__(self, *_: object) -> None:
-        _thread.meant = self._before
+        _thread.meant, _thread.columns = self._before
 
 
 def check_meant(name: str, table_id: int) -> None:
@@ -103,6 +107,18 @@ def check_meant(name: str, table_id: int) -> None:
     """
     if (meant := _thread.meant) is not None:
         check_same(name, table_id, meant.get(name))
+
+
+def check_columns_meant(table: str, columns: Iterable[ColumnSchema]) -> None:
+    """Check that the columns by which a store does a request are those that this thread means by their names.
+
+    Raises:
+        ConflictError: a name is that of another column, or new.
+    """
+    if (meant := _thread.columns) is not None and any(meant.get(each.name) != each.id for each in columns):
+        raise ConflictError(
+            f"columns of table {table!r} were altered during the request: nothing was applied; send the request again"
+        )
 
 
 @contextmanager

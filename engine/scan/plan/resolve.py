@@ -13,6 +13,7 @@ from ....schemas.errors import (
     SnapshotTooOldError,
     WrongServerError,
 )
+from ....schemas.protocol.request import check_columns_meant
 from ....schemas.rows.scan import ScanSpec
 from ....schemas.table.column import ColumnSchema
 from ....schemas.table.partition_schema import TabletPartition, sum_of
@@ -137,6 +138,7 @@ class Resolver:
         """
         while True:
             version = table.version
+            check_columns_meant(table.name, version.schema.columns)
             request = self._request(spec.checked(), table, version, *self._snapshots.range(spec, table, version))
             scan = ResolvedScan.of(spec, table, version, request)
             if table.version is version:  # else a pinned rowset may lack a dropped column, or a new tablet its rows

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ....schemas.errors import StoreError
+from ....schemas.protocol.request import check_columns_meant
 from ....schemas.rows.write import Durability, WriteCommand, WriteResult
 from ...commit.commit_authors import origin_of
 from ...commit.commit_log import Commit, CommitLog
@@ -138,6 +139,7 @@ class RowWrites:
     def _begin_rows(
         self, table: Table, command: WriteCommand, plan: RowsPlan, columns: list[Vector] | None, ticket: Ticket | None
     ) -> PendingRows | None:
+        check_columns_meant(table.name, plan.plan.version.schema.columns)
         if columns is None or _asks_more(command):
             return None
         planned = plan.planned(columns, self._limits)
@@ -174,6 +176,7 @@ class RowWrites:
         self, table: Table, command: WriteCommand, plan: RowPlan, row: Mapping[str, Any], ticket: Ticket | None
     ) -> RowWrite | None:
         """Return a row that may be written by its plan, with room in memory; None if the batch lane has to judge."""
+        check_columns_meant(table.name, plan.version.schema.columns)
         planned = None if _asks_more(command) else plan.planned(row, self._limits)
         if planned is None or not self._has_room(plan, planned.size_bytes, 1):
             return None

@@ -14,7 +14,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.security.guarded_store import GuardedStore
-from nyala.flight_server.security.rights import Caller, GrantBook
+from nyala.flight_server.security.rights import Caller, GrantBook, Rights
 from nyala.schemas.errors import ConflictError
 from nyala.schemas.rows.operation import Operation
 from nyala.schemas.rows.scan import ScanSpec
@@ -23,8 +23,8 @@ from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand
 from nyala.schemas.store.bulk import ImportBegin
 from nyala.schemas.store.direct import PinSnapshot
-from nyala.schemas.store.grants import GrantChange, Privilege
-from nyala.schemas.table.alter import Alteration, RenameTable, SetOption
+from nyala.schemas.store.grants import Grant, GrantChange, Privilege
+from nyala.schemas.table.alter import AddColumn, Alteration, DropColumn, RenameColumn, RenameTable, SetOption
 from nyala.schemas.table.table import TableDefinition
 from tests.flight_server.guarded import Guarded
 
@@ -43,17 +43,25 @@ def renames(store: Store) -> None:
         store.alter_table(Alteration(table=name, steps=[RenameTable(op="rename", to=to)]))
 
 
-class RenamingStore:
-    """A store whose tables change their names when the guard has checked a request and passes it on."""
+def exchanges(store: Store) -> None:
+    """Let two columns exchange their names."""
+    for name, to in (("seen", "x"), ("hidden", "seen"), ("x", "hidden")):
+        store.alter_table(Alteration(table="columns", steps=[RenameColumn(op="rename_column", name=name, to=to)]))
 
-    def __init__(self, store: Store, method: str) -> None:
+
+class RenamingStore:
+    """A store whose tables or columns change their names just before a method, when the guard has checked a request and
+    passes it on."""
+
+    def __init__(self, store: Store, method: str, change: Callable[[Store], None] = renames) -> None:
         self._store = store
         self._method = method
+        self._change = change
 
     def __getattr__(self, name: str) -> Any:
         if name == self._method:
             self._method = ""
-            renames(self._store)
+            self._change(self._store)
         return getattr(self._store, name)
 
 
@@ -159,3 +167,100 @@ def test_a_write_over_flight_meets_a_rename(tmp_path: Path, monkeypatch: pytest.
         assert guarded.store.scan(ScanSpec(table="open")).to_table().num_rows == 0
     finally:
         guarded.close()
+
+
+COLUMNS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("seen", pa.int64()), ("hidden", pa.int64())])
+CHANGED = {"k": 1, "seen": 7}
+OF_COLUMNS = WriteCommand(table="columns", op=Operation.UPDATE, writer="w")
+
+COLUMN_REQUESTS: dict[str, tuple[str, Callable[[GuardedStore], object]]] = {
+    "write_row": ("write_row", lambda guarded: guarded.write_row(OF_COLUMNS, CHANGED)),
+    "begin_row": ("begin_row", lambda guarded: guarded.begin_row(OF_COLUMNS, CHANGED)),
+    "planned_row": ("planned_row", lambda guarded: guarded.planned_row(OF_COLUMNS, CHANGED, 1)),
+    "a row": ("begin_write", lambda guarded: guarded.begin_write(OF_COLUMNS, batch_of(1))),
+    "a few rows": ("begin_write", lambda guarded: guarded.begin_write(OF_COLUMNS, batch_of(3))),
+    "many rows": ("begin_write", lambda guarded: guarded.begin_write(OF_COLUMNS, batch_of(5_000))),
+    "update_where": (
+        "execute",
+        lambda guarded: guarded.execute(Statement(table="columns", kind=StatementKind.UPDATE, set={"seen": "7"})),
+    ),
+    "delete_where": (
+        "execute",
+        lambda guarded: guarded.execute(Statement(table="columns", kind=StatementKind.DELETE, where="seen = 100")),
+    ),
+    "plan": ("plan", lambda guarded: guarded.plan(ScanSpec(table="columns", columns=["k"], where="seen = 100"))),
+}
+
+
+def batch_of(rows: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"k": key, "seen": 7} for key in range(1, rows + 1)], COLUMNS).select(
+        ["k", "seen"]
+    )
+
+
+@pytest.fixture
+def columns(store: Store) -> Store:
+    """A table of which a user may read and change one column beside the key, and delete rows."""
+    store.create_table(TableDefinition.from_arrow("columns", COLUMNS, ["k"]))
+    store.write(
+        WriteCommand(table="columns"), pa.RecordBatch.from_pylist([{"k": 1, "seen": 1, "hidden": 100}], COLUMNS)
+    )
+    for privileges, names in (
+        ([Privilege.READ], ["k", "seen"]),
+        ([Privilege.UPDATE], ["seen"]),
+        ([Privilege.DELETE], None),
+    ):
+        store.grant(GrantChange(user="alice", table="columns", privileges=privileges, columns=names))
+    return store
+
+
+def all_rows(store: Store) -> list[dict[str, Any]]:
+    return store.scan(ScanSpec(table="columns")).to_table().to_pylist()
+
+
+@pytest.mark.parametrize("request_", COLUMN_REQUESTS)
+@pytest.mark.parametrize("change", ["exchange", "add"])
+def test_a_name_means_the_column_whose_grants_were_checked(columns: Store, request_: str, change: str) -> None:
+    """A column that came meanwhile had no grants either."""
+
+    def adds(store: Store) -> None:
+        steps = [DropColumn(op="drop_column", name="seen"), AddColumn(op="add_column", name="seen", type="int64")]
+        store.alter_table(Alteration(table="columns", steps=steps))
+
+    method, ask = COLUMN_REQUESTS[request_]
+    renaming: Any = RenamingStore(columns, method, exchanges if change == "exchange" else adds)
+    guarded = GuardedStore(renaming, Caller("alice"), GrantBook(columns), None)
+    with pytest.raises(ConflictError, match="columns of table 'columns' were altered during the request"):
+        ask(guarded)
+    after = {"k": 1, "seen": 100, "hidden": 1} if change == "exchange" else {"k": 1, "hidden": 100, "seen": None}
+    assert all_rows(columns) == [after]
+
+
+@pytest.mark.parametrize("request_", COLUMN_REQUESTS)
+def test_columns_that_exchange_names_during_the_check_are_not_taken_for_another(columns: Store, request_: str) -> None:
+    _, ask = COLUMN_REQUESTS[request_]
+    renaming: Any = RenamingStore(columns, "describe_table", exchanges)
+    guarded = GuardedStore(renaming, Caller("alice"), GrantBook(columns), None)
+    with pytest.raises(nyala.PermissionDeniedError, match=r"no grant to (update|read) on column 'seen'"):
+        ask(guarded)
+    assert all_rows(columns) == [{"k": 1, "seen": 100, "hidden": 1}]
+
+
+@pytest.mark.parametrize("request_", COLUMN_REQUESTS)
+def test_columns_that_keep_their_names_are_written_while_their_table_is_altered(columns: Store, request_: str) -> None:
+    def alters(store: Store) -> None:
+        store.alter_table(
+            Alteration(table="columns", steps=[SetOption(op="set_option", option="comment", value="altered")])
+        )
+
+    method, ask = COLUMN_REQUESTS[request_]
+    renaming: Any = RenamingStore(columns, method, alters)
+    ask(GuardedStore(renaming, Caller("alice"), GrantBook(columns), None))
+
+
+def test_grants_on_tables_that_had_one_name_in_turn_are_not_added_up() -> None:
+    """While grants are listed, a table may lose its name to another."""
+    grants = [Grant(user="alice", table="open", table_id=1, privilege=Privilege.DELETE)]
+    grants.append(Grant(user="alice", table="open", table_id=2, privilege=Privilege.READ))
+    rights = Rights(Caller("alice"), grants).of("open")
+    assert (rights.table_id, list(rights.privileges)) == (2, [Privilege.READ])
