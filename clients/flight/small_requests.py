@@ -166,7 +166,7 @@ def _key(command: WriteCommand, writer: str) -> tuple[Any, ...]:
     """Return the fields that make the text of a command another one; the others have their defaults."""
     how = command.op, command.atomic, command.durability, command.if_timestamp, command.count_replaced
     rules = None if command.rules is None else tuple(command.rules.items())
-    return command.table, *how, rules, writer
+    return command.table, command.table_id, *how, rules, writer
 
 
 def _named(command: WriteCommand, writer: str) -> bytes:

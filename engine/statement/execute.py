@@ -25,6 +25,7 @@ from ...schemas.rows.operation import Operation
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.statement import Statement, StatementKind, with_key
 from ...schemas.rows.write import Durability, WriteResult, combine
+from ...schemas.table.names import check_same
 from ..commit.commit_authors import Origin, origin_of
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
@@ -92,10 +93,13 @@ class Statements:
         Raises:
             InvalidArgumentError: it is invalid, or changes too much for one commit.
             SnapshotTooOldError: a restore to before the history that the table keeps.
-            ConflictError: alterations of the table kept conflicting, or it has another name by now.
+            ConflictError: alterations of the table kept conflicting, or it has another name by now, or is not the one
+                that is meant.
             StorageFullError, UnavailableError: nothing was applied.
         """
-        result = self._once(self._table(statement.table), statement)
+        table = self._table(statement.table)
+        check_same(statement.table, table.table_id, statement.table_id)
+        result = self._once(table, statement)
         self._notify()
         return result
 

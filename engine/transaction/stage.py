@@ -29,6 +29,8 @@ def stage(
     """
     if command.stage is None:
         raise InvalidArgumentError('rows can be staged only as a part of a transaction: the command has no "stage"')
+    if command.table_id is not None:
+        raise InvalidArgumentError("the table_id of rows that are staged belongs in stage")
     if command.writer or command.atomic or command.if_timestamp is not None or command.commit is not CommitMode.BATCH:
         raise InvalidArgumentError("writer, atomic, commit and if_timestamp cannot be combined with stage")
     part = area.write(command.stage, table.table_id, _checked(table.schema, command.op, batches, limits))

@@ -44,6 +44,8 @@ class Statement(Message, frozen=True, extra="forbid"):
     """With ``writer``: a statement executed before gets its first answer again and is not executed."""
     here: bool = False
     """Change only rows in tablets that this server has."""
+    table_id: int | None = None
+    """The table that is meant: refuse with CONFLICT if another one has its name by now. None: whichever has it."""
 
     def checked(self) -> Statement:
         """Return the statement if its parts are consistent.

@@ -67,6 +67,8 @@ class WriteCommand(Message, frozen=True, extra="forbid"):
     rules: dict[str, str] | None = None
     """How a merge combines values with those of live rows, by column, as ``ColumnOptions.merge``; None: by the rules of
     the table's columns."""
+    table_id: int | None = None
+    """The table that is meant: refuse with CONFLICT if another one has its name by now. None: whichever has it."""
 
     @model_validator(mode="after")
     def _fitting(self) -> "WriteCommand":

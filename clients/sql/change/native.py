@@ -70,7 +70,7 @@ def _translated(tree: exp.Update | exp.Delete, target: ChangeTarget) -> Statemen
     try:
         condition = "TRUE" if where is None else translator.condition(where.this)
         if isinstance(tree, exp.Delete):
-            return Statement(table=target.name, kind=StatementKind.DELETE, where=condition)
+            return _statement(target, StatementKind.DELETE, condition, {})
         changes = assignments_of(tree.expressions, target, alias, takes_key=True)
         if any(name in target.key for name in changes.names) or any(map(is_default, changes.nodes)):
             return None
@@ -82,4 +82,8 @@ def _translated(tree: exp.Update | exp.Delete, target: ChangeTarget) -> Statemen
         return None
     if len(condition) + sum(map(len, texts.values())) > SET_TEXT_MAX // 2:
         return None
-    return Statement(table=target.name, kind=StatementKind.UPDATE, set=texts, where=condition)
+    return _statement(target, StatementKind.UPDATE, condition, texts)
+
+
+def _statement(target: ChangeTarget, kind: StatementKind, where: str, texts: dict[str, str]) -> Statement:
+    return Statement(table=target.name, table_id=target.about.bound_id, kind=kind, set=texts, where=where)

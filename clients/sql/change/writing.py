@@ -127,7 +127,12 @@ def write(store: StoreService, work: Work) -> Changed:
 
 def _write_at_once(store: StoreService, work: Work, part: Part) -> WriteResult:
     command = WriteCommand(
-        table=work.target.name, op=part.op, atomic=True, if_timestamp=work.if_timestamp, rules=part.rules
+        table=work.target.name,
+        table_id=work.target.about.bound_id,
+        op=part.op,
+        atomic=True,
+        if_timestamp=work.if_timestamp,
+        rules=part.rules,
     )
     try:
         result = store.write(command, in_one(part.rows.to_batches()))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ....schemas.errors import StoreError
 from ....schemas.rows.write import CommitMode, WriteCommand, WriteResult
+from ....schemas.table.names import check_same
 from ...commit.commit_log import CommitLog
 from ...commit.memory_gate import MemoryGate, patiently
 from ...commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of
@@ -66,7 +67,7 @@ class Writes:
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """See RowWriter."""
-        table = self._table(command.table)
+        table = self._named(command)
         done = self._once(table, command, 1, seq, lambda ticket: self._rows.write(table, command, row, ticket))
         return done.result() if isinstance(done, RepeatedWrite) else done
 
@@ -74,19 +75,19 @@ class Writes:
         """See RowWriter."""
         if not 1 < len(rows) <= ROWS_MAX:
             return None
-        pending = self._rows.begin_rows(self._table(command.table), command, rows)
+        pending = self._rows.begin_rows(self._named(command), command, rows)
         return None if pending is None else pending.result()
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Pending | None:
         """See RowWriter."""
-        table = self._table(command.table)
+        table = self._named(command)
         return self._once(table, command, 1, seq, lambda ticket: self._rows.begin(table, command, row, ticket))
 
     def planned_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None) -> RowWrite | None:
         """See RowPlanner."""
         if (writer := command.writer) is None or seq is None:
             return None
-        table = self._table(command.table)
+        table = self._named(command)
         return self._rows.planned(table, command, row, Ticket(self._writers, number_of(table.table_id, writer, seq)))
 
     def write_each(self, rows: Sequence[RowWrite]) -> list[WriteResult | StoreError | None]:
@@ -97,10 +98,16 @@ class Writes:
 
     def begin(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Pending:
         """See StoreService."""
-        table = self._table(command.table)
+        table = self._named(command)
         return self._once(
             table, command, batch.num_rows, seq, lambda ticket: self._begun(table, command, batch, ticket)
         )
+
+    def _named(self, command: WriteCommand) -> Table:
+        """Return the table of a command. Raises NotFoundError, and ConflictError if another one is meant."""
+        table = self._table(command.table)
+        check_same(table.name, table.table_id, command.table_id)
+        return table
 
     def _once(
         self,
