@@ -240,6 +240,8 @@ def test_the_colours_are_chosen_without_a_script(port: Callable[..., Port]) -> N
     assert tree(one.ask("/console", cookie=chosen("purple", here)[1])[1]).get("data-scheme") is None
     for elsewhere in ("http://evil.example/console", f"{here}.evil.example/console", f"{here}/metrics", "", "//x"):
         assert chosen("light", elsewhere)[0] == "/console"
+    for no_address in ("http://[", "//[::1/console"):
+        assert chosen("light", no_address)[0] == "/console"
 
 
 def listed(text: str) -> list[str]:

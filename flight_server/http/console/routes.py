@@ -154,16 +154,23 @@ def _scheme_named(name: str) -> Scheme:
 
 async def _choose_scheme(request: Request) -> Response:
     """Keep the scheme in a cookie, for the console alone, and lead back to the page that asked."""
-    came_from = urlsplit(request.headers.get("referer", ""))
-    is_own = came_from.netloc == request.headers.get("host", "") and came_from.path.startswith("/console")
-    back = f"{came_from.path}?{came_from.query}" if is_own else "/console"
-    answer = RedirectResponse(back, 303, HEADERS)
+    answer = RedirectResponse(_page_before(request), 303, HEADERS)
     chosen = _scheme_named(request.query_params.get("to", ""))
     is_secure = request.url.scheme == "https"
     answer.set_cookie(
         _SCHEME_COOKIE, chosen, _SCHEME_SECONDS, path="/console", secure=is_secure, httponly=True, samesite="lax"
     )
     return answer
+
+
+def _page_before(request: Request) -> str:
+    """Return the page of this console that led to a request, or the first one."""
+    try:
+        came_from = urlsplit(request.headers.get("referer", ""))
+    except ValueError:  # anyone may send anything
+        return "/console"
+    is_own = came_from.netloc == request.headers.get("host", "") and came_from.path.startswith("/console")
+    return f"{came_from.path}?{came_from.query}" if is_own else "/console"
 
 
 async def _first(_request: Request) -> Response:
