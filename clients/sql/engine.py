@@ -25,6 +25,7 @@ from .change.parameters import with_values
 from .deadline import Deadline, within
 from .exact_moments import exact_moments
 from .exact_numbers import exact_numbers
+from .exact_parts import exact_parts
 from .explaining import explained
 from .failures import failure
 from .fences import QUERIES_ONLY, Fences, SqlLimits
@@ -357,8 +358,8 @@ class _Running:
 
     def _exact(self, tables: Mapping[str, pa.Schema]) -> str:
         """Return the text with casts where DataFusion has other types than PostgreSQL."""
-        text = exact_numbers(self._text, tables, self._values)
-        return whole_numbers(exact_moments(text, tables, self._values), tables, self._values)
+        text = exact_moments(exact_numbers(self._text, tables, self._values), tables, self._values)
+        return whole_numbers(exact_parts(text, tables, self._values), tables, self._values)
 
     def _frame_of(self, text: str, frame: DataFrame) -> DataFrame:
         """Return the plan of an edited text; ``frame`` is that of the text before."""

@@ -29,7 +29,7 @@ _SHORT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 _TYPE = "TIMESTAMP(6)"
 
 
-class _MomentKind(IntEnum):
+class MomentKind(IntEnum):
     """What an expression is. Of several that have to be of one type, the highest is that type."""
 
     OTHER = 0
@@ -43,9 +43,9 @@ class _MomentKind(IntEnum):
 
 
 _CASTS = {
-    exp.DType.DATE: _MomentKind.DATE,
-    exp.DType.TIMESTAMP: _MomentKind.MOMENT,
-    exp.DType.TIMESTAMPTZ: _MomentKind.MOMENT,
+    exp.DType.DATE: MomentKind.DATE,
+    exp.DType.TIMESTAMP: MomentKind.MOMENT,
+    exp.DType.TIMESTAMPTZ: MomentKind.MOMENT,
 }
 _NOW = (exp.CurrentTimestamp, exp.Localtimestamp)
 
@@ -56,16 +56,20 @@ def exact_moments(text: str, tables: Mapping[str, pa.Schema], values: Mapping[st
     types = [each.type for schema in tables.values() for each in schema]
     if not (any(map(pa.types.is_timestamp, types)) or (any(map(pa.types.is_date, types)) and _INTERVAL.search(text))):
         return text
-    columns = tuple((name, columns_of(schema, _kind_of_type)) for name, schema in tables.items())
-    parameters = tuple((name, _parameter(value)) for name, value in (values or {}).items())
-    return _exact(text, columns, parameters)
+    columns = tuple((name, columns_of(schema, kind_of_type)) for name, schema in tables.items())
+    return _exact(text, columns, moment_parameters(values))
+
+
+def moment_parameters(values: Mapping[str, pa.Scalar] | None) -> tuple[tuple[str, MomentKind], ...]:
+    """Return what moments the parameters of a query are."""
+    return tuple((name, _parameter(value)) for name, value in (values or {}).items())
 
 
 @remembered
-def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, _MomentKind], ...]) -> str:
+def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, MomentKind], ...]) -> str:
     scopes, by_query = scopes_of(text)
-    kinds = _Moments({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
-    if stars := listed_stars(scopes, kinds, (_MomentKind.DATE, _MomentKind.MOMENT)):
+    kinds = Moments({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
+    if stars := listed_stars(scopes, kinds, (MomentKind.DATE, MomentKind.MOMENT)):
         return _exact(edited(text, stars), tables, parameters)
     groups = [group for scope in scopes for group in (*groups_of(scope, _operands), *set_groups(scope))]
     casts = [cast for group in groups for cast in _casts(group, kinds)]
@@ -73,12 +77,12 @@ def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple
     return edited(text, edits_of(casts) + named_again(casts, groups) + _seconds(casts, text)) if casts else text
 
 
-def _with_hours(node: exp.Expr, scope: Scope, kinds: _Moments) -> Iterator[Cast]:
+def _with_hours(node: exp.Expr, scope: Scope, kinds: Moments) -> Iterator[Cast]:
     """Yield the cast of a date to which hours are added: DataFusion would leave them out."""
     if not isinstance(node, exp.Add | exp.Sub):
         return
     for one, other in ((node.this, node.expression), (node.expression, node.this)):
-        if kinds.of(one, scope) == _MomentKind.DATE and _has_hours(other):
+        if kinds.of(one, scope) == MomentKind.DATE and _has_hours(other):
             yield cast_of(one, _TYPE)
 
 
@@ -91,16 +95,17 @@ def _seconds(casts: Sequence[Cast], text: str) -> list[Edit]:
     return [Edit(end - 1, end - 1, ":00") for start, end, _ in casts if _SHORT.fullmatch(text[start + 1 : end - 1])]
 
 
-def _kind_of_type(kind: pa.DataType) -> int:
+def kind_of_type(kind: pa.DataType) -> int:
+    """Return what moments the cells of a column are."""
     if pa.types.is_timestamp(kind):
-        return _MomentKind.OTHER if kind.unit == "ns" else _MomentKind.MOMENT
-    return _MomentKind.DATE if pa.types.is_date(kind) else _MomentKind.OTHER
+        return MomentKind.OTHER if kind.unit == "ns" else MomentKind.MOMENT
+    return MomentKind.DATE if pa.types.is_date(kind) else MomentKind.OTHER
 
 
-def _parameter(value: pa.Scalar) -> _MomentKind:
+def _parameter(value: pa.Scalar) -> MomentKind:
     if not value.is_valid:
-        return _MomentKind.NULL
-    return _MomentKind.TEXT if pa.types.is_string(value.type) else _MomentKind(_kind_of_type(value.type))
+        return MomentKind.NULL
+    return MomentKind.TEXT if pa.types.is_string(value.type) else MomentKind(kind_of_type(value.type))
 
 
 def _operands(node: exp.Expr) -> Iterator[Sequence[exp.Expr]]:
@@ -109,36 +114,36 @@ def _operands(node: exp.Expr) -> Iterator[Sequence[exp.Expr]]:
         yield [node.this, node.expression]
 
 
-def _casts(operands: Group, kinds: _Moments) -> Iterator[Cast]:
+def _casts(operands: Group, kinds: Moments) -> Iterator[Cast]:
     """Yield the casts of what is compared with timestamps."""
-    if kinds.most_of(operands) not in (_MomentKind.MOMENT, _MomentKind.NANOSECONDS):
+    if kinds.most_of(operands) not in (MomentKind.MOMENT, MomentKind.NANOSECONDS):
         return
     for operand, scope in operands:
         kind = kinds.of(operand, scope)
-        if kind == _MomentKind.TEXT and isinstance(operand.parent, exp.Sub):
+        if kind == MomentKind.TEXT and isinstance(operand.parent, exp.Sub):
             continue
-        if kind in (_MomentKind.TEXT, _MomentKind.DATE, _MomentKind.NANOSECONDS):
+        if kind in (MomentKind.TEXT, MomentKind.DATE, MomentKind.NANOSECONDS):
             yield from casts_of(operand, _TYPE)
 
 
 @dataclass
-class _Moments(Kinds):
+class Moments(Kinds):
     """Which of the expressions of an SQL query are timestamps, dates and others."""
 
-    parameters: Mapping[str, _MomentKind] = field(default_factory=dict)
-    BEGUN: ClassVar[int] = _MomentKind.NULL
+    parameters: Mapping[str, MomentKind] = field(default_factory=dict)
+    BEGUN: ClassVar[int] = MomentKind.NULL
 
     def _of(self, node: Any, scope: Scope) -> Kind:
         if isinstance(node, exp.Null):
-            return _MomentKind.NULL
+            return MomentKind.NULL
         if isinstance(node, exp.Literal):
-            return _MomentKind.TEXT if node.is_string else _MomentKind.OTHER
+            return MomentKind.TEXT if node.is_string else MomentKind.OTHER
         if isinstance(node, exp.Parameter):
-            return self.parameters.get(node.name, _MomentKind.OTHER)
+            return self.parameters.get(node.name, MomentKind.OTHER)
         if isinstance(node, _NOW):
-            return _MomentKind.NANOSECONDS
+            return MomentKind.NANOSECONDS
         if isinstance(node, exp.CurrentDate):
-            return _MomentKind.DATE
+            return MomentKind.DATE
         if isinstance(node, exp.Add | exp.Sub):
             return self._of_sum(node, scope)
         if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
@@ -148,12 +153,12 @@ class _Moments(Kinds):
     def _of_sum(self, node: exp.Add | exp.Sub, scope: Scope) -> Kind:
         """Return what a moment with an interval added is; the difference of two moments is none."""
         left, right = self.number(node.this, scope), self.number(node.expression, scope)
-        if _MomentKind.DATE in (left, right) and (_has_hours(node.this) or _has_hours(node.expression)):
-            return _MomentKind.MOMENT
-        if left >= _MomentKind.DATE and right == _MomentKind.OTHER:
+        if MomentKind.DATE in (left, right) and (_has_hours(node.this) or _has_hours(node.expression)):
+            return MomentKind.MOMENT
+        if left >= MomentKind.DATE and right == MomentKind.OTHER:
             return left
-        is_later = isinstance(node, exp.Add) and left == _MomentKind.OTHER
-        return right if is_later and right >= _MomentKind.DATE else _MomentKind.OTHER
+        is_later = isinstance(node, exp.Add) and left == MomentKind.OTHER
+        return right if is_later and right >= MomentKind.DATE else MomentKind.OTHER
 
     def _of_type(self, kind: Any) -> int:
-        return _CASTS.get(kind, _MomentKind.OTHER)
+        return _CASTS.get(kind, MomentKind.OTHER)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
 
+from .exact_parts import truncating_function
 from .functions import FUNCTIONS
 from .statement import CATALOG, SCHEMA
 from .text.json_paths import json_functions
@@ -44,7 +45,7 @@ class Fences:
             .with_default_catalog_and_schema(CATALOG, SCHEMA)
             .with_create_default_catalog_and_schema(True)
         )
-        self._own = (*json_functions(), rounding_function())
+        self._own = (*json_functions(), rounding_function(), truncating_function())
         self._refused: tuple[str, ...] | None = None
 
     def session(self) -> SessionContext:
