@@ -40,6 +40,10 @@ _NOT_HERE = [
         "query",
     ),
     (
+        re.compile(r'No field named "?__correlated'),
+        "a query within it refers to the query around it in a way that is not supported: write a join",
+    ),
+    (
         re.compile(_NODE + "ScalarSubquery"),
         "a query that stands for a value may refer to the query around it by = alone: write a join",
     ),

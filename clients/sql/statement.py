@@ -41,6 +41,7 @@ from .text.postgres_words import with_known_words
 from .text.precedence import with_parentheses, with_powers
 from .text.remembered import remembered
 from .text.right_joins import without_right_joins
+from .text.row_values import with_row_values
 from .time_travel import Moments, in_time, moves_in_time
 
 TEXT_MAX = 1 << 20
@@ -49,6 +50,7 @@ _CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, ex
 INFORMATION = "information_schema"
 CATALOG, SCHEMA = "nyala", "public"
 _REWRITES = (
+    with_row_values,
     with_json_functions,
     with_known_words,
     with_known_formats,
