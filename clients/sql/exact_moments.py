@@ -19,6 +19,7 @@ from sqlglot.optimizer.scope import Scope
 from .common_types import Group, casts_of, groups_of, listed_stars, named_again, operands_of, set_groups
 from .kinds import Columns, Kind, Kinds, columns_of
 from .text.edits import Edit, edited
+from .text.microseconds import with_six_digits
 from .text.placed import Cast, cast_of, edits_of, scopes_of
 from .text.remembered import remembered
 
@@ -74,7 +75,9 @@ def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple
     groups = [group for scope in scopes for group in (*groups_of(scope, _operands), *set_groups(scope))]
     casts = [cast for group in groups for cast in _casts(group, kinds)]
     casts += [cast for scope in scopes for node in scope.walk() for cast in _with_hours(node, scope, kinds)]
-    return edited(text, edits_of(casts) + named_again(casts, groups) + _seconds(casts, text)) if casts else text
+    edits = edits_of(casts) + named_again(casts, groups) + _seconds(casts, text)
+    edits += {edit.start: edit for group in groups for edit in _rounded(group, kinds, text)}.values()
+    return edited(text, edits) if edits else text
 
 
 def _with_hours(node: exp.Expr, scope: Scope, kinds: Moments) -> Iterator[Cast]:
@@ -93,6 +96,19 @@ def _has_hours(node: exp.Expr) -> bool:
 def _seconds(casts: Sequence[Cast], text: str) -> list[Edit]:
     """Return the edits that write the seconds of literals which are cast."""
     return [Edit(end - 1, end - 1, ":00") for start, end, _ in casts if _SHORT.fullmatch(text[start + 1 : end - 1])]
+
+
+def _rounded(operands: Group, kinds: Moments, text: str) -> Iterator[Edit]:
+    """Yield the edits that round literals which are compared with timestamps to microseconds."""
+    if kinds.most_of(operands) not in (MomentKind.MOMENT, MomentKind.NANOSECONDS):
+        return
+    for operand, _ in operands:
+        literal = operand.this if isinstance(operand, exp.Cast) else operand
+        if isinstance(literal, exp.Literal) and literal.is_string and not isinstance(operand.parent, exp.Sub):
+            start, end = literal.meta["start"] + 1, literal.meta["end"]
+            end -= text[end - 1] == "'"  # an operand's place ends after it, that of a token with it
+            if (rounded := with_six_digits(literal.name)) != literal.name:
+                yield Edit(start, end, rounded)
 
 
 def kind_of_type(kind: pa.DataType) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from ....schemas.errors import InvalidArgumentError
+from ..text.microseconds import with_six_digits
 from ..text.names import shown
 
 NO_LITERAL = object()
@@ -82,7 +83,7 @@ def _moment(node: exp.Cast) -> Any:
         if kind in _DATES and len(text) == 10:
             return dt.date.fromisoformat(text)
         if kind in _TIMESTAMPS and not node.to.expressions:
-            return dt.datetime.fromisoformat(text)
+            return dt.datetime.fromisoformat(with_six_digits(text))
     except ValueError:
         pass
     return NO_LITERAL

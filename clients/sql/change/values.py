@@ -1,7 +1,7 @@
 """Casts values to the columns that they are assigned to, by PostgreSQL's rules of assignment.
 
 Numbers are rounded to the digits of the column: decimals half away from zero, floats half to even. A float has 15
-digits as a decimal. Text becomes what it means in the column. A moment loses what is finer than a microsecond. Nothing
+digits as a decimal. Text becomes what it means in the column. A moment is rounded to microseconds. Nothing
 wraps: what does not fit is refused.
 """
 
@@ -217,7 +217,7 @@ def _to_timestamp(array: pa.Array, target: LogicalType) -> pa.Array:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp(array.type.unit))
         if array.type.unit == "ns":
-            array = pc.floor_temporal(array, unit="microsecond")
+            array = pc.round_temporal(array, unit="microsecond")
     return array.cast(target.arrow)
 
 

@@ -1,13 +1,15 @@
 """Types of timestamps, which DataFusion takes for nanoseconds: years from 1677 to 2262. The store has microseconds.
 
 ``TIMESTAMP '9999-12-31'`` becomes ``TIMESTAMP(6) '9999-12-31'``, and so do casts. A literal with more than six digits
-of a second stays as it is.
+of a second stays as it is in these years.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -17,7 +19,23 @@ from .parsed_text import ParsedText
 _TYPES = (TokenType.TIMESTAMP, TokenType.TIMESTAMPTZ)
 _SHORT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 """A moment without seconds, which DataFusion does not read."""
-_FINE = re.compile(r"\.\d{7}")
+_FINE = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(\.\d{7,})(.*)")
+"""A moment with more than six digits of a second."""
+_FIRST, _LAST = "1678", "2261"
+"""Years that nanoseconds have."""
+
+
+def with_six_digits(moment: str) -> str:
+    """Return a moment that SQL writes, with its seconds rounded to microseconds as PostgreSQL does: half to even."""
+    match = _FINE.fullmatch(moment.strip())
+    if match is None:
+        return moment
+    try:
+        seconds = dt.datetime.fromisoformat(match[1])
+        rounded = seconds + dt.timedelta(microseconds=round(Decimal(match[2]) * 1_000_000))
+    except (ValueError, OverflowError):
+        return moment
+    return f"{rounded.isoformat(' ', 'microseconds')}{match[3]}"
 
 
 def with_microseconds(text: str, parts: ParsedText) -> str:
@@ -36,8 +54,11 @@ def with_microseconds(text: str, parts: ParsedText) -> str:
             is_type, literal = _literal(tokens, place, bool(opened and opened[-1]))
             if literal is not None and _SHORT.fullmatch(literal.text):
                 edits.append(Edit(literal.end, literal.end, ":00"))
-            if is_type and not (literal is not None and _FINE.search(literal.text)):
+            is_fine = literal is not None and _FINE.fullmatch(literal.text.strip()) is not None
+            if is_type and not (is_fine and _FIRST <= literal.text.strip()[:4] <= _LAST):
                 edits.append(Edit(token.end + 1, token.end + 1, "(6)"))
+                if is_fine:
+                    edits.append(Edit(literal.start + 1, literal.end, with_six_digits(literal.text)))
     return edited(text, edits) if edits else text
 
 

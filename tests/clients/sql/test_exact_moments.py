@@ -110,6 +110,31 @@ def test_nanoseconds_that_are_written_stay(db: Database) -> None:
     assert column.type == pa.timestamp("ns")
 
 
+def test_finer_literals_are_rounded_where_they_meet_microseconds(embedded: Database) -> None:
+    embedded.sql("CREATE TABLE t (id bigint PRIMARY KEY, at timestamp)")
+    embedded.sql(
+        "INSERT INTO t VALUES (1, '2026-01-01 00:00:00.123456'), (2, '2026-01-01 00:00:00.123457'), "
+        "(3, '2027-01-01'), (4, '9000-01-01 00:00:00.123457')"
+    )
+    fine = "'2026-01-01 00:00:00.1234567'"
+    for condition, ids in (
+        (f"at = {fine}", [2]),
+        (f"at = TIMESTAMP {fine}", [2]),
+        (f"at IN ({fine}, TIMESTAMP '2026-12-31 23:59:59.9999996')", [2, 3]),
+        (f"at >= {fine}::timestamp", [2, 3, 4]),
+        (f"at BETWEEN CAST({fine} AS timestamp) AND '2026-01-02'", [2]),
+        ("at < TIMESTAMP '2026-01-01 00:00:00.1234569'", [1]),
+        ("at = '9000-01-01 00:00:00.1234567' OR at = TIMESTAMP '2026-01-01 00:00:00.1234564+00'", [1, 4]),
+        ("at = TIMESTAMP '9000-01-01 00:00:00.1234567'", [4]),
+    ):
+        rows = embedded.sql(f"SELECT id FROM t WHERE {condition} ORDER BY id").to_pylist()
+        assert [row["id"] for row in rows] == ids, condition
+    embedded.sql(f"INSERT INTO t VALUES (5, TIMESTAMP {fine})")
+    embedded.sql(f"INSERT INTO t SELECT 6, TIMESTAMP {fine}")
+    rows = embedded.sql("SELECT at FROM t WHERE id > 4").to_arrow()
+    assert rows["at"].to_pylist() == [dt.datetime(2026, 1, 1, 0, 0, 0, 123457)] * 2
+
+
 def test_a_change(db: Database) -> None:
     assert db.sql("UPDATE t SET s = 'far' WHERE at > TIMESTAMP '9999-12-30' OR at < DATE '0001-01-02'").changed == 2
     assert db.sql("DELETE FROM t WHERE upper(s) = 'FAR' AND at = '9999-12-31'").changed == 1
