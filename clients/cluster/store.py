@@ -311,12 +311,22 @@ class PlacedStore(Verbs, KeyReader, RowWriter):
         return ScanStream(schema, plan.snapshot, self._released(plan, batches))
 
     def _in_order(self, plan: ServersPlan, key: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Merge the ordered streams of all servers. The streams include the key; the result may not."""
-        spec = plan.spec
-        runs = self._streams(plan)
-        merged = reading.merged(runs, [*key, "_timestamp"] if spec.changes else key)
-        rows = (batch.select(schema.names) for batch in merged)
-        yield from rows if spec.limit is None else reading.limited(rows, spec.limit) if spec.limit else ()
+        """Merge the ordered streams of all servers. The streams include the key; the result may not. If a tablet moves
+        while its server restarts, all servers are read again at the same snapshot, up to where the rows ended."""
+        limit, by = plan.spec.limit, [*key, "_timestamp"] if plan.spec.changes else key
+        given = 0
+        if limit == 0:
+            return
+        for _ in range(_ATTEMPTS):
+            merged = (batch.select(schema.names) for batch in reading.merged(self._streams(plan), by))
+            try:
+                for batch in skipped(merged if limit is None else reading.limited(merged, limit), given):
+                    given += batch.num_rows
+                    yield batch
+                return
+            except WrongServerError:
+                plan.renew(self.servers)
+        raise _keep_moving()
 
     def _aggregated(self, plan: ServersPlan, spec: ScanSpec, columns: pa.Schema) -> pa.Table:
         schema = plan.spec.batch_schema(columns)
@@ -332,7 +342,7 @@ class PlacedStore(Verbs, KeyReader, RowWriter):
                 if isinstance(error, UnavailableError) and error.retry_after_seconds is None:
                     raise
                 plan.renew(self.servers)
-        raise UnavailableError("tablets keep moving between servers during the scan; try again", 1.0)
+        raise _keep_moving()
 
     def _parts(self, plan: ServersPlan) -> dict[str, Iterator[pa.RecordBatch]]:
         return self.servers.each_named(
@@ -440,6 +450,10 @@ def _numbered(command: WriteCommand, tablet: str) -> WriteCommand:
     """Return a command with a writer for one tablet."""
     assert command.writer is not None
     return command.model_copy(update={"writer": numbered_by(command.writer, tablet)})
+
+
+def _keep_moving() -> UnavailableError:
+    return UnavailableError("tablets keep moving between servers during the scan; try again", 1.0)
 
 
 _HOW_BAD = ("ok", "degraded", "read_only")

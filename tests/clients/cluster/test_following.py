@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,29 @@ def test_a_scan_in_order_reads_no_other_table_of_its_name(
     monkeypatch.setattr(PlacedStore, "_streams", altered)
     with pytest.raises(nyala.ConflictError, match="plan the scan again"):
         pair.db.table("t").scan(**how).to_arrow()
+
+
+@pytest.mark.parametrize("how", [{}, {"limit": 15_000}, {"columns": ["n"]}, {"limit": 0}], ids=str)
+def test_a_scan_in_order_goes_on_when_a_tablet_moves_while_its_server_restarts(
+    cluster: Cluster, table: Table, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+) -> None:
+    table.insert(pa.table({"id": range(20_000), "n": range(20_000)}))
+    expected = table.scan(ordered=True, **how).to_arrow()
+    started, count = PlacedStore._parts, 0
+
+    def lost(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield next(batches).slice(0, 700)
+        raise WrongServerError("tablets have moved between servers meanwhile; plan the scan again")
+
+    def parts(store: PlacedStore, plan: Any) -> dict[str, Iterator[pa.RecordBatch]]:
+        nonlocal count
+        count += 1
+        streams = started(store, plan)
+        return {name: lost(each) if count < 3 and name == "b" else each for name, each in streams.items()}
+
+    monkeypatch.setattr(PlacedStore, "_parts", parts)
+    assert table.scan(ordered=True, **how).to_arrow() == expected
+    assert count == (0 if how.get("limit") == 0 else 3)
 
 
 def test_refused_rows_are_named_as_they_were_given(
