@@ -33,6 +33,7 @@ from ...schemas.store.moving import (
     MoveState,
     MoveStatus,
 )
+from .definitions import is_whole
 from .servers import Servers
 
 _ROUNDS = 12
@@ -51,7 +52,8 @@ def move(
     Raises:
         InvalidArgumentError: there is no such server, or several servers have a tablet of this number.
         NotFoundError: there is no such table or tablet.
-        ConflictError: the tablet was split or dropped meanwhile, or another move of it is in progress.
+        ConflictError: the tablet was split or dropped meanwhile, the table was renamed or dropped on some servers only,
+            or another move of the tablet is in progress.
         UnavailableError: a server cannot be reached, or rows of the table are staged. The same call resumes the move.
     """
     for name in (to, server):
@@ -128,6 +130,11 @@ def _abort(server: StoreService, move: str) -> MoveStatus:
 def _source(servers: Servers, table: str, tablet: int, to: str, server: str | None) -> str | None:
     """Return the server that has the tablet; None if it is already at its destination."""
     maps = servers.each_with(lambda store: store.tablets(table))
+    if to not in maps and not is_whole(maps.values()):  # it would get a second table, beside that of the other name
+        raise ConflictError(
+            f"table {table!r} is not on {to!r}, and {', '.join(maps)} do not have all of its tablets: an alteration "
+            "or a drop reached only some of the servers; repeat it to apply it on the others"
+        )
     here = {name: [place.tablet for place in found.tablets if place.server is None] for name, found in maps.items()}
     owners = [name for name, numbers in here.items() if server in (None, name) and tablet in numbers]
     if len(owners) > 1:

@@ -8,6 +8,7 @@ import nyala
 from nyala.clients.api.table import Table
 from nyala.schemas.errors import ConflictError, UnavailableError
 from nyala.schemas.store.moving import MoveState
+from nyala.schemas.table.alter import Alteration, RenameTable
 from tests.clients.cluster.pair import Pair
 from tests.clients.cluster.rival import COUNT, SCHEMA, Rival, check, filled, rows
 
@@ -107,6 +108,20 @@ def check_all_is_settled(pair: Pair) -> None:
     stores = pair.stores.values()
     assert len({store.describe_table("t").schema_version for store in stores}) == 1
     assert not any(store.moves("t").arriving or store.moves("t").left for store in stores)
+
+
+def test_a_table_that_was_renamed_on_some_servers_only_does_not_move(pair: Pair, table: Table) -> None:
+    """The target would get a second table, under the new name, and could not follow the alteration any more."""
+    pair.stores["a"].alter_table(Alteration(table="t", steps=[RenameTable(to="u")]))
+    renamed = pair.db.table("u")
+    (here,) = [place.tablet for place in renamed.tablets() if place.server == "a"]
+    with pytest.raises(ConflictError, match="repeat"):
+        pair.db.move_tablet("u", here, "b")
+    assert pair.stores["b"].tables() == ["t"]
+    pair.db.table("t").alter().rename("u").apply()
+    pair.db.move_tablet("u", here, "b")
+    assert pair.owners("u") == ["b", "b"]
+    check(pair.db.table("u"), 0)
 
 
 def test_a_tablet_comes_to_no_other_table_that_got_the_name(pair: Pair, table: Table) -> None:
