@@ -87,10 +87,11 @@ def build_tablet(
     if order is not None:
         keys = take_keys(keys, order)
         _check_distinct(target, rows, order, keys)
+    pieces = rows.to_batches()
     built: list[ImportFile] = []
     with named("a file of an import could not be written"):
         for first, last in _spans(len(keys), file_count(target, runs)):
-            chosen = rows.slice(first, last - first) if order is None else rows.take(pa.array(order[first:last]))
+            chosen = rows.slice(first, last - first) if order is None else _rows_at(pieces, order[first:last])
             part = chosen.combine_chunks()
             file_keys = slice_keys(keys, first, last)
             file_id = first_file_id + len(built)
@@ -102,6 +103,24 @@ def build_tablet(
 
 def _spans(row_count: int, count: int) -> Iterator[tuple[int, int]]:
     yield from pairwise(np.linspace(0, row_count, count + 1).astype(np.int64).tolist())
+
+
+def _rows_at(batches: Sequence[pa.RecordBatch], places: np.ndarray) -> pa.Table:
+    """Return the rows at some places of all batches, in this order.
+
+    A take of chunks would first make one array of them all, each time, which cannot have more than 2 GiB of text.
+    """
+    starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+    numbers = np.searchsorted(starts, places, side="right") - 1
+    order = np.argsort(numbers, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    taken = [
+        batches[number].take(pa.array(places[group] - starts[number]))
+        for number, group in ((int(numbers[group[0]]), group) for group in groups)
+    ]
+    back = np.empty(len(places), np.int64)
+    back[order] = np.arange(len(places))
+    return pa.Table.from_batches([pa.concat_batches(taken).take(pa.array(back))])
 
 
 def _check_distinct(target: Target, rows: pa.Table, order: np.ndarray, keys: KeyVector) -> None:
