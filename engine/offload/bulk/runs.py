@@ -48,7 +48,7 @@ def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileS
     files: dict[int, _RunFile] = {}
     try:
         with named("a run of an import could not be written"):
-            for batch in _gathered(batches):
+            for batch in _gathered(batches, min(_BUFFERED_BYTES, target.plan.limits.batch_bytes // 2)):
                 for tablet_id, rows, truncated in target.by_tablet(batch):
                     if tablet_id not in files:
                         files[tablet_id] = _RunFile(scratch, f"{tablet_id}-{token}.run", rows.schema)
@@ -108,20 +108,17 @@ class _RunFile:
         self._file.append(view)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Combine small batches."""
+def _gathered(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterable[pa.RecordBatch]:
+    """Combine small batches, up to ``most_bytes``: none becomes larger than a batch may be."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        if waiting and batch.schema != waiting[0].schema:
+        if waiting and (batch.schema != waiting[0].schema or size + batch.nbytes > most_bytes):
             yield in_one(waiting)
             waiting, size = [], 0
         waiting.append(batch)
         size += batch.nbytes
-        if size >= _BUFFERED_BYTES:
-            yield in_one(waiting)
-            waiting, size = [], 0
     if waiting:
         yield in_one(waiting)

@@ -10,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.subdirectory import DirectoryFileSystem
 from nyala.engine.offload.bulk import build
 from nyala.engine.offload.bulk.build import build_tablet
-from nyala.engine.offload.bulk.runs import ScratchRun
+from nyala.engine.offload.bulk.runs import ScratchRun, read_run, write_runs
 from nyala.engine.offload.bulk.target import Target
+from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.limits.limits import Limits
 from nyala.schemas.store.bulk import ImportBegin, ImportCommit
-from tests.engine.subject import Subject
+from tests.engine.offload.bulk.importing import rows_of
+from tests.engine.subject import Subject, batch
 
 
 def run_of(batch: pa.RecordBatch) -> ScratchRun:
@@ -66,4 +70,18 @@ def test_rows_come_in_order_from_any_batches(monkeypatch: pytest.MonkeyPatch, se
     found = built_from(subject, batches, monkeypatch)
     assert found == [(key, key % 100, f"text {key}" if key % 3 else None) for key in sorted(keys)]
     assert len(np.unique([row[0] for row in found])) == 300
+    subject.store.close()
+
+
+def test_batches_are_combined_as_far_as_one_may_be_large() -> None:
+    limits = Limits(batch_bytes=100_000)
+    subject = Subject(limits=limits)
+    plan = subject.store.import_begin(ImportBegin(table="t"))
+    batches = [batch(rows_of(*range(first, first + 700))) for first in range(0, 7_000, 700)]
+    assert all(each.nbytes < limits.batch_bytes < 10 * each.nbytes for each in batches)
+    scratch = MemoryFileSystem()
+    (run,) = write_runs(Target(plan), batches, scratch, "only")
+    assert run.rows == 7_000 and len(read_run(scratch, run)) < len(batches)
+    with pytest.raises(InvalidArgumentError, match="a batch is one commit, of at most 100,000 bytes"):
+        write_runs(Target(plan), [batch(rows_of(*range(7_000)))], scratch, "large")
     subject.store.close()
