@@ -50,7 +50,7 @@ class HeaderClient:
         return shown[1]
 
     def within(self, seconds: float | None) -> fl.FlightCallOptions:
-        """Return options for an action that ends after a time, if one is given."""
+        """Return options for a call that ends after a time, if one is given."""
         return fl.FlightCallOptions(timeout=seconds, headers=[*self._token_header(), *self._trace()])
 
     def _current_token(self) -> str | None:
@@ -68,9 +68,9 @@ class HeaderClient:
         """See FlightClient. ``options`` are those of ``within``."""
         return self._client.do_action(action, options or self._of_call())
 
-    def do_get(self, ticket: fl.Ticket) -> fl.FlightStreamReader:
-        """See FlightClient."""
-        return self._client.do_get(ticket, self._of_call())
+    def do_get(self, ticket: fl.Ticket, options: fl.FlightCallOptions | None = None) -> fl.FlightStreamReader:
+        """See FlightClient. ``options`` are those of ``within``."""
+        return self._client.do_get(ticket, options or self._of_call())
 
     def do_put(self, descriptor: fl.FlightDescriptor, schema: pa.Schema) -> Any:
         """See FlightClient."""
@@ -80,9 +80,11 @@ class HeaderClient:
         """See FlightClient. The stream shows ``token``, if it is given, in place of the current one."""
         return self._client.do_exchange(descriptor, self._of_stream(token))
 
-    def get_flight_info(self, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
-        """See FlightClient."""
-        return self._client.get_flight_info(descriptor, self._of_call())
+    def get_flight_info(
+        self, descriptor: fl.FlightDescriptor, options: fl.FlightCallOptions | None = None
+    ) -> fl.FlightInfo:
+        """See FlightClient. ``options`` are those of ``within``."""
+        return self._client.get_flight_info(descriptor, options or self._of_call())
 
     def close(self) -> None:
         """See FlightClient."""

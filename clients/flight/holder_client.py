@@ -120,16 +120,16 @@ class HolderClient:
         return self.here.current_token if isinstance(self.here, HeaderClient) else None
 
     def within(self, seconds: float) -> fl.FlightCallOptions:
-        """Return options for an action that ends after a time."""
+        """Return options for a call that ends after a time."""
         return _within(self.here, seconds)
 
     def do_action(self, action: fl.Action, options: fl.FlightCallOptions | None = None) -> Any:
         """See FlightClient."""
         return self.sure().do_action(action, options)
 
-    def do_get(self, ticket: fl.Ticket) -> fl.FlightStreamReader:
+    def do_get(self, ticket: fl.Ticket, options: fl.FlightCallOptions | None = None) -> fl.FlightStreamReader:
         """See FlightClient."""
-        return self.sure().do_get(ticket)
+        return self.sure().do_get(ticket, options)
 
     def do_exchange(self, descriptor: fl.FlightDescriptor) -> Any:
         """See FlightClient."""
@@ -139,9 +139,11 @@ class HolderClient:
         """See FlightClient."""
         return self.sure().do_put(descriptor, schema)
 
-    def get_flight_info(self, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
+    def get_flight_info(
+        self, descriptor: fl.FlightDescriptor, options: fl.FlightCallOptions | None = None
+    ) -> fl.FlightInfo:
         """See FlightClient."""
-        return self.sure().get_flight_info(descriptor)
+        return self.sure().get_flight_info(descriptor, options)
 
     def close(self) -> None:
         """See FlightClient."""

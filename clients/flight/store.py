@@ -35,7 +35,7 @@ from .deadline import answered_within, seconds_left
 from .errors import as_store_errors
 from .heartbeat import LOST_AFTER
 from .held_batches import HeldBatches
-from .holder_client import HolderClient, Noted
+from .holder_client import Client, HolderClient, Noted
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
 from .put_stream import PutStream
@@ -329,7 +329,7 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
         """See StoreService. A short scan, an aggregate or a single tablet takes one call, without tickets. One that may
         be behind is read from a replica, if there is one."""
         is_part = spec.tablet is not None or spec.partition is not None or spec.here
-        is_small = not is_part and spec.max_staleness is None
+        is_small = not is_part and spec.max_staleness is None and seconds_left() is None  # a session has no such end
         if is_small and (stream := self._patiently(self._small.scan, spec)) is not None:
             return stream
         if spec.aggregate is not None:
@@ -352,7 +352,7 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
         raise AssertionError("the last attempt returns or raises")
 
     def _aggregated(self, spec: ScanSpec) -> ScanStream:
-        answer = self._replicas.ask(spec, lambda client: client.do_get(fl.Ticket(_scan_json(spec))).read_all())
+        answer = self._replicas.ask(spec, lambda client: self._got(client, spec).read_all())
         return ScanStream(answer.schema, _pinned_to(spec), iter(answer.to_batches()))
 
     def _read(self, first: ScanReader | None, parts: ScanParts) -> Iterator[pa.RecordBatch]:
@@ -375,7 +375,7 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
 
     def _parts(self, spec: ScanSpec) -> ScanParts:
         wanted = fl.FlightDescriptor.for_command(_scan_json(spec))
-        return ScanParts.of(self._replicas.ask(spec, lambda client: client.get_flight_info(wanted)))
+        return ScanParts.of(self._replicas.ask(spec, lambda client: client.get_flight_info(wanted, *self._in_time())))
 
     def read_part(self, part: ScanPart) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a part, whichever server of the store planned it."""
@@ -383,9 +383,17 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
 
     def _scan_reader(self, ticket: ScanSpec) -> ScanReader:
         def opened(rest: ScanSpec) -> fl.FlightStreamReader:
-            return self._replicas.ask(rest, lambda client: _begun(client.do_get(fl.Ticket(_scan_json(rest)))))
+            return self._replicas.ask(rest, lambda client: _begun(self._got(client, rest)))
 
         return ScanReader(opened, self._read_wait(), ticket)
+
+    def _got(self, client: Client | HolderClient, spec: ScanSpec) -> fl.FlightStreamReader:
+        return client.do_get(fl.Ticket(_scan_json(spec)), *self._in_time())
+
+    def _in_time(self) -> list[fl.FlightCallOptions]:
+        """Return the options of a call for a caller who cannot wait; none for others."""
+        left = seconds_left()
+        return [] if left is None else [self._client.within(left)]
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
@@ -431,8 +439,7 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
 
     def _results(self, name: str, body: bytes) -> Iterator[bytes]:
         with as_store_errors():
-            left, action = seconds_left(), fl.Action(name, body)
-            for answer in self._client.do_action(action, *([] if left is None else [self._client.within(left)])):
+            for answer in self._client.do_action(fl.Action(name, body), *self._in_time()):
                 yield answer.body.to_pybytes()
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from ...clients.flight.deadline import answered_within
 from ...clients.sources.positions import POSITIONS
 from ...schemas.errors import StoreError
 from ...schemas.protocol.service import StoreService
@@ -18,6 +19,8 @@ SOURCES = (
     "nyala_source_behind_messages",
 )
 """The names of the metrics."""
+_SECONDS = 2.0
+"""How long other processes may take to tell."""
 _COLUMNS = ["source", "source_time", "applied_at", "behind_bytes", "behind_messages"]
 
 
@@ -53,9 +56,10 @@ def source_families(store: StoreService) -> list[MetricFamily]:
 
 def _rows(store: StoreService) -> list[dict[str, Any]]:
     try:
-        if POSITIONS not in store.tables():
-            return []
-        return store.scan(ScanSpec(table=POSITIONS, columns=_COLUMNS).checked()).to_table().to_pylist()
+        with answered_within(_SECONDS):  # where a process hangs, the other numbers are wanted all the more
+            if POSITIONS not in store.tables():
+                return []
+            return store.scan(ScanSpec(table=POSITIONS, columns=_COLUMNS).checked()).to_table().to_pylist()
     except StoreError:  # a table of that name with other columns, or a store that is not readable now
         return []
 
