@@ -40,6 +40,7 @@ class Servers:
         self._retries = retries
         self._stores = dict(known or {})
         self._opened: list[StoreService] = []
+        self._is_closed = False
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max(len(self.names), 2, threads), thread_name_prefix="nyala-servers")
 
@@ -127,7 +128,12 @@ class Servers:
         self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None, patient: bool = True
     ) -> tuple[dict[str, Answer], dict[str, BaseException]]:
         chosen = self.names if names is None else names
-        asked = {name: self._pool.submit(copy_context().run, self._asked, name, act, patient) for name in chosen}
+        try:
+            asked = {name: self._pool.submit(copy_context().run, self._asked, name, act, patient) for name in chosen}
+        except RuntimeError:  # also where the machine has no room for a thread
+            if self._is_closed:
+                raise InvalidArgumentError("the connection to the servers is closed") from None
+            raise
         errors = {name: error for name, future in asked.items() if (error := future.exception())}
         return {name: future.result() for name, future in asked.items() if name not in errors}, errors
 
@@ -191,6 +197,7 @@ class Servers:
 
     def close(self) -> None:
         """Close the connections that were opened here."""
+        self._is_closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             opened, self._opened = self._opened, []

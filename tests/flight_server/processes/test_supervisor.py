@@ -123,6 +123,13 @@ def test_requests_that_take_long_do_not_hold_others(servers: Servers) -> None:
             over.set()
 
 
+def test_servers_that_are_closed_say_so(servers: Servers) -> None:
+    """As a connection to one server does: a flush of a parent that stops may still run."""
+    servers.close()
+    with pytest.raises(InvalidArgumentError, match="closed"):
+        servers.each(lambda _: 1)
+
+
 @pytest.mark.parametrize("down", [1, 2])
 def test_health_is_degraded_while_processes_are_down(servers: Servers, stores: list[FakeStore], down: int) -> None:
     front = Front(servers, lambda: None)
