@@ -36,6 +36,7 @@ from .leaves.planning import Leaf, LeafTable, needs, plan_lines, reads_only, reg
 from .leaves.reader import LeafReader
 from .merged_columns import merged_columns
 from .noting import NotingStore
+from .order_names import with_order_names, with_repeated_stars
 from .overflow import checked
 from .parameters import parameter_types
 from .plans import QueryPlan, QueryPlans
@@ -330,6 +331,9 @@ class _Running:
         if self._query.has_lists:
             self._text = exact_lists(self._text, tables)
         self._text = exact_spans(with_named_lists(with_whole_pages(self._text)), tables)
+        if self._query.has_order_names:
+            self._named = with_order_names(self._text, tables)
+            self._text = self._named.text
         named = frame = self._frame_named(tables)
         typed = frame = self._frame_of(self._exact(tables), frame)
         if self._query.computes:
@@ -348,8 +352,10 @@ class _Running:
         except Exception as error:
             named = self._named
             if refuses_same_names(error):
-                columns = {name for schema in tables.values() for name in schema.names}
-                named = with_own_names(self._text, columns)
+                named = with_repeated_stars(self._text, tables, self._named.names)
+                if named.text == self._text:
+                    columns = {name for schema in tables.values() for name in schema.names}
+                    named = with_own_names(self._text, columns, self._named.names)
             text = self._exact(tables) if named is self._named else named.text
             if text == self._text:
                 raise

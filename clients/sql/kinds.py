@@ -211,7 +211,7 @@ class Kinds(ABC):
             for alias, source in scope.sources.items():
                 if len(parts) > 1 and parts[0].lower() == alias.lower():
                     return _below(self.columns(source, alias), parts[1:])
-            for alias, source in _selected(scope):
+            for alias, source in selected(scope):
                 columns = self.columns(source, alias)
                 if parts[0] in columns or not columns:  # it may be a column of a table that is not known
                     return common([_below(columns, parts), *named])
@@ -259,7 +259,7 @@ class Kinds(ABC):
             if each.is_star:
                 answer.has_star = True
                 table = each.args.get("table")  # of t.*
-                for alias, source in _selected(scope):
+                for alias, source in selected(scope):
                     if table is None or table.name == alias:
                         answer.columns += self.columns(source, alias).items()
             else:
@@ -286,7 +286,7 @@ class Answer:
         return Answer(columns, self.has_star or other.has_star)
 
 
-def _selected(scope: Scope) -> Iterator[tuple[str, Any]]:
+def selected(scope: Scope) -> Iterator[tuple[str, Any]]:
     """Yield the tables of FROM, and of UNNEST those before it; a scope also has those of WITH."""
     names = [*dict.fromkeys(name for name, _ in scope.references), *scope.lateral_sources]
     yield from ((name, scope.sources[name]) for name in names if name in scope.sources)

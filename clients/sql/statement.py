@@ -25,6 +25,7 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
 from .functions import CHANGING
 from .one_table import OneTable, one_table
+from .order_names import has_order_names
 from .overflow import COMPUTED
 from .text.array_lists import with_lists_of_arrays
 from .text.distinct_orders import with_numbered_orders
@@ -114,6 +115,8 @@ class Statement:
     """Whether a list of IN is a query."""
     computes: bool = False
     """Whether it adds, subtracts, multiplies or negates anything."""
+    has_order_names: bool = False
+    """Whether it orders by a name that a column of its answer and one of a table may share."""
     is_steady: bool = True
     """Whether it calls no function of ``CHANGING``, so that its plan may be kept."""
     analyze: bool = False
@@ -227,6 +230,7 @@ def _query(text: str, parts: ParsedText, edits: list[Edit], parameters: tuple[st
         first=first_lists(text, parts.tokens) if plain else None,
         has_lists=any(node.args.get("query") for node in parts.of(exp.In)),
         computes=bool(parts.of(*COMPUTED, exp.Sum)) or any(not node.this.is_number for node in parts.of(exp.Neg)),
+        has_order_names=has_order_names(parts.tree),
         is_steady=is_steady,
     )
 

@@ -50,11 +50,11 @@ def _shown(name: str, all_names: Collection[str], own: Mapping[str, str | int]) 
     return base if number.isdecimal() and base in all_names else given  # as DataFusion numbers those of a subquery
 
 
-def with_own_names(text: str, columns: Collection[str]) -> OwnNames:
+def with_own_names(text: str, columns: Collection[str], before: Mapping[str, str | int]) -> OwnNames:
     """Return an SQL query with names of their own for columns that have the name of another one; ``columns`` are those
-    of its tables, which ``*`` may stand for."""
+    of its tables, which ``*`` may stand for, and ``before`` are names of their own that it has already."""
     parts = read_text(text)
-    own = OwnNames(text)
+    own = OwnNames(text, dict(before))
     numbers = count(1)
     names = {*columns, *(_name(each.args["alias"]) for each in parts.of(exp.Alias))}
     top: Any = parts.tree
@@ -69,7 +69,9 @@ def with_own_names(text: str, columns: Collection[str]) -> OwnNames:
             mark = next(each for number in numbers if (each := f"{name}#{number}") not in text)
             if name and not any(_output(each) == name for each in query.expressions[:place]):
                 renamed[name] = mark
-            own.names[mark] = name or (first if query is top and not _stars(query) else node.sql(dialect="postgres"))
+            own.names[mark] = before.get(name, name) or (
+                first if query is top and not _stars(query) else node.sql(dialect="postgres")
+            )
             edits += _named(node, mark)
         edits += _orders(query, renamed)
     own.text = edited(text, edits)
