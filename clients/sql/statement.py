@@ -36,6 +36,7 @@ from .text.microseconds import with_microseconds
 from .text.moment_formats import with_known_formats
 from .text.names import lower, quoted
 from .text.null_lists import without_null_lists
+from .text.operators import with_known_operators
 from .text.parsed_text import ParsedText, read_text
 from .text.patterns import with_regular_patterns
 from .text.postgres_words import with_known_words
@@ -58,6 +59,7 @@ _REWRITES = (
     with_regular_patterns,
     with_microseconds,
     with_powers,
+    with_known_operators,
     with_lists_of_arrays,
     with_parentheses,
     without_null_lists,

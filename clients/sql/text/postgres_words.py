@@ -17,6 +17,7 @@ _NAMES = {
     "every": "bool_and",
     "array_cat": "array_concat",
     "array_join": "array_to_string",
+    "array_remove": "array_remove_all",
 }
 
 

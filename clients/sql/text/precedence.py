@@ -47,8 +47,8 @@ def with_parentheses(text: str, parts: ParsedText) -> str:
     """Return the text of a query, whose ``parts`` these are, in which DataFusion binds operators as PostgreSQL does."""
     if not any(_unclear(parts.of(*_COMPARED, *_OTHERS))):
         return text
-    unclear = _unclear(sqlglot.parse_one(text, dialect=_OperandSql).find_all(*_COMPARED, *_OTHERS))
-    places = [place for node in unclear if (place := _place(node)) is not None]
+    unclear = _unclear(sqlglot.parse_one(text, dialect=OperandSql).find_all(*_COMPARED, *_OTHERS))
+    places = [place for node in unclear if (place := place_in_chain(node)) is not None]
     ends = [Edit(place.end, place.end, ")") for place in places]
     return edited(text, ends + [Edit(place.start, place.start, "(") for place in places])
 
@@ -58,9 +58,9 @@ def with_powers(text: str, parts: ParsedText) -> str:
     if not any(token.token_type is TokenType.CARET for token in parts.tokens):
         return text
     edits: list[Edit] = []
-    powers = [*sqlglot.parse_one(text, dialect=_OperandSql).find_all(exp.Pow)]
+    powers = [*sqlglot.parse_one(text, dialect=OperandSql).find_all(exp.Pow)]
     for node in reversed(powers):  # an inner one ends before what follows it
-        left, right = _place(node.this), _place(node.expression)
+        left, right = place_in_chain(node.this), place_in_chain(node.expression)
         if left is not None and right is not None and text[left.end : right.start].strip() == "^":
             edits += [Edit(right.end, right.end, ")"), Edit(left.end, right.start, ", ")]
             edits.append(Edit(left.start, left.start, "power("))
@@ -84,15 +84,15 @@ def _unclear(nodes: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
                 yield operand
 
 
-def _place(node: Any) -> TextPlace | None:
+def place_in_chain(node: Any) -> TextPlace | None:
     """Return where an expression stands; that of a chain's left side begins with its first operand."""
     if (place := place_of(node)) is not None:
         return place
     if isinstance(node, exp.Paren):  # one that the parser adds
-        return _place(node.this)
+        return place_in_chain(node.this)
     if not isinstance(node, exp.Binary):
         return None
-    first, last = _place(node.this), _place(node.expression)
+    first, last = place_in_chain(node.this), place_in_chain(node.expression)
     return None if first is None or last is None else TextPlace(first.text, first.start, last.end)
 
 
@@ -111,5 +111,7 @@ class _OperandParser(WrittenParser):
         return self._placed(super()._parse_unary)
 
 
-class _OperandSql(WrittenSql):
+class OperandSql(WrittenSql):
+    """The dialect of SQL statements whose operands know where they stand."""
+
     Parser = _OperandParser

@@ -42,7 +42,7 @@ def with_row_values(text: str, parts: ParsedText) -> str:
     """
     if not any(_rows(parts)):
         return text
-    if (numbered := _numbered(text, parts.tokens)) != text:  # values are repeated
+    if (numbered := with_numbers(text, parts.tokens)) != text:  # values are repeated
         text, parts = numbered, read_text(numbered)
     while edits := [edit for node in _rows(parts) for edit in _edits(text, parts, node)]:
         text = edited(text, edits)
@@ -72,8 +72,8 @@ def _values(node: Any) -> Sequence[exp.Expr]:
     return node.expressions if is_row else ()
 
 
-def _numbered(text: str, tokens: Sequence[Token]) -> str:
-    """Return the text with ``$1`` for ``?``, unless it has parameters of several forms, which is refused later."""
+def with_numbers(text: str, tokens: Sequence[Token]) -> str:
+    """Return the text of a query with ``$1`` for ``?``; parameters of several forms stay, and are refused later."""
     if any(token.token_type is TokenType.PARAMETER for token in tokens):
         return text
     marks = [token for token in tokens if token.token_type is TokenType.PLACEHOLDER and token.text == "?"]
