@@ -12,7 +12,7 @@ from ...schemas import compute as pc
 from ...schemas.rows.batches import no_rows
 from ...schemas.table.column import ColumnSchema
 from ..rowset.location import by_slot, rowids_of
-from ..rowset.native.cell_table import CellTable, TooManyBytesError
+from ..rowset.native.cell_table import Alive, CellTable, TooManyBytesError
 from ..rowset.native.row_columns import RowColumns
 from ..rowset.read_rows import read_rows, schema_of
 from ..rowset.rowset import RowSet
@@ -63,7 +63,7 @@ def look_up_natively(
 
 
 def _look_up_by(
-    read: Callable[..., tuple[CellTable, np.ndarray] | None],
+    read: Callable[..., tuple[CellTable, Alive] | None],
     asked: Sequence[Asked],
     snapshot: int,
     columns: RowColumns,
@@ -71,19 +71,18 @@ def _look_up_by(
 ) -> pa.RecordBatch | None:
     """Return the rows of the keys; ``read`` returns the cells of those of one tablet, as `rows_of_keys` does."""
     held_max = None if bytes_max is None else HELD_BYTES_MAX
-    tables: list[tuple[Asked, CellTable, np.ndarray, list[int]]] = []
+    tables: list[tuple[Asked, CellTable, Alive]] = []
     size = 0
     for each in asked:
         if (found := read(each.tablet, each.keys, each.hashes, snapshot, columns, held_max)) is None:
             return None
-        table, rows = found
-        if len(rows):
-            measured = table.measured(rows)
-            size += table.bytes_of(measured, len(rows))
-            tables.append((each, table, rows, measured))
+        table, alive = found
+        if len(alive.rows):
+            size += alive.nbytes
+            tables.append((each, table, alive))
     _check_size(size, bytes_max)
-    parts = [table.batch(rows, measured) for _, table, rows, measured in tables]
-    places = [rows if each.positions is None else each.positions[rows] for each, _, rows, _ in tables]
+    parts = [table.batch(alive) for _, table, alive in tables]
+    places = [alive.rows if each.positions is None else each.positions[alive.rows] for each, _, alive in tables]
     return _in_order(parts, places, columns.columns)
 
 
@@ -147,7 +146,7 @@ def _in_order(
 
 def _rows_of_located(
     tablet: Tablet, keys: KeyVector, hashes: np.ndarray, snapshot: int, columns: RowColumns, held_max: int | None
-) -> tuple[CellTable, np.ndarray] | None:
+) -> tuple[CellTable, Alive] | None:
     """Do as `rows_of_keys`, with the locations that searches find."""
     locations = np.full(len(hashes), ABSENT, np.int64)
     groups: list[Group] = []
@@ -156,7 +155,7 @@ def _rows_of_located(
         groups.append((rowset, rowids[order], positions[order]))
         locations[positions] = 0  # which one is not asked any more
     table = filled(groups, locations, snapshot, columns, held_max)
-    return None if table is None else (table, table.live_rows())
+    return None if table is None else (table, table.alive())
 
 
 def _located(asked: Asked) -> list[Group]:

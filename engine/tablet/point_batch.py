@@ -14,7 +14,7 @@ from ...schemas.errors import StoreError
 from ..codecs.codec import CorruptPageError
 from ..rowset.fill import fill
 from ..rowset.location import rowids_of, slots_of
-from ..rowset.native.cell_table import CellTable
+from ..rowset.native.cell_table import Alive, CellTable
 from ..rowset.native.row_columns import RowColumns
 from ..rowset.rowset import RowSet
 from ..vectors.keys.keys import KeyVector
@@ -36,8 +36,8 @@ def rows_of_keys(
     snapshot: int,
     columns: RowColumns,
     held_max: int | None = None,
-) -> tuple[CellTable, np.ndarray] | None:
-    """Return a table with a row for each key of a tablet, and those of its rows (int64) that are alive at ``snapshot``.
+) -> tuple[CellTable, Alive] | None:
+    """Return a table with a row for each key of a tablet, and those of its rows that are alive at ``snapshot``.
 
     Holds the tablet's write lock while it looks into hash tables. None if only `look_up_generally` can tell.
 
@@ -52,7 +52,7 @@ def rows_of_keys(
     if locations is None or groups is None:
         return None
     table = filled(groups, locations, snapshot, columns, held_max)
-    return None if table is None or table.has_other_keys(keys) else (table, table.live_rows())
+    return None if table is None or table.has_other_keys(keys) else (table, table.alive())
 
 
 def filled(

@@ -12,7 +12,7 @@ from struct import Struct
 import numpy as np
 import pyarrow as pa
 
-from .memory.memory import SLACK_BYTES
+from .memory.memory import SLACK_BYTES, address_of
 
 _PREFIX_BYTES = 8
 """The mark of a message, and the size of its head."""
@@ -20,10 +20,9 @@ _ALIGNMENT = 64
 _OFFSET_BYTES = 4
 _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH = 2, 3
 _BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS = 0, 1, 2
-_NUMBER, _OFFSETS = Struct("<q"), Struct("<ii")
-
-Places = tuple[int, int, int]
-"""Where in a message the bitmap of a column is, its cells or int32 offsets, and the bytes of its strings."""
+_BUFFERS_MAX = 3
+"""Of a column: a bitmap, cells or offsets, the bytes of strings."""
+_OFFSETS = Struct("<ii")
 
 
 class BatchForm:
@@ -32,42 +31,24 @@ class BatchForm:
     def __init__(self, schema: pa.Schema, widths: Sequence[int]) -> None:
         """``widths`` are the bytes of a cell of each column, 0 for strings and binaries with 32-bit offsets."""
         self.width = len(widths)
-        self._widths = tuple(widths)
         sample = pa.RecordBatch.from_arrays([_sample(kind) for kind in schema.types], schema=schema)
         self._head = bytearray(sample.serialize().slice(0, _head_bytes(sample)).to_pybytes())
+        self.head_bytes = len(self._head)
         message = _PREFIX_BYTES + self._u32(_PREFIX_BYTES)
         batch = self._followed(message, _MESSAGE_HEADER)
-        self._body_length = self._field(message, _MESSAGE_BODY_LENGTH)
-        self._length = self._field(batch, _BATCH_LENGTH)
-        self._nodes = self._followed(batch, _BATCH_NODES) + 4
-        self._buffers = self._followed(batch, _BATCH_BUFFERS) + 4
-        buffers = sum(2 if width else 3 for width in widths)
-        self._node_numbers, self._buffer_numbers = Struct(f"<{2 * self.width}q"), Struct(f"<{2 * buffers}q")
+        lengths = self._field(message, _MESSAGE_BODY_LENGTH), self._field(batch, _BATCH_LENGTH)
+        lists = self._followed(batch, _BATCH_NODES) + 4, self._followed(batch, _BATCH_BUFFERS) + 4
+        self._fields = np.array([*lengths, *lists, self.head_bytes, *widths], np.int64)
+        self.address = address_of(self._fields)
+        """Of what `write_batch` takes as the form: int64, where the numbers are, the bytes of the head, the widths."""
 
-    def laid_out(self, count: int, measured: Sequence[int]) -> tuple[np.ndarray, list[Places]]:
-        """Return a message (uint8) for so many rows, at least one, whose body is zero, and the places of the columns.
-        ``measured`` has for each column the bytes of its strings and the number of its NULLs."""
-        nodes: list[int] = []
-        buffers: list[int] = []
-        places: list[Places] = []
-        base, end = len(self._head), 0
-        for i, width in enumerate(self._widths):
-            bytes_, nulls = measured[2 * i], measured[2 * i + 1]
-            nodes += count, nulls
-            at: list[int] = []
-            cells = (width * count,) if width else (_OFFSET_BYTES * (count + 1), bytes_)
-            for size in ((count + 7) // 8 if nulls else 0, *cells):
-                at.append(base + end)
-                buffers += end, size
-                end += -(-size // _ALIGNMENT) * _ALIGNMENT
-            places.append((at[0], at[1], 0 if width else at[2]))
-        message = bytearray(base + end + SLACK_BYTES)
-        message[:base] = self._head
-        _NUMBER.pack_into(message, self._body_length, end)
-        _NUMBER.pack_into(message, self._length, count)
-        self._node_numbers.pack_into(message, self._nodes, *nodes)
-        self._buffer_numbers.pack_into(message, self._buffers, *buffers)
-        return np.frombuffer(message, np.uint8, base + end), places
+    def message(self, count: int, size: int) -> np.ndarray:
+        """Return room (uint8) for the message of so many rows, with ``size`` bytes of cells, offsets and strings: a
+        head whose numbers are missing, and zeros."""
+        more = self.width * (_BUFFERS_MAX * _ALIGNMENT + _OFFSET_BYTES + (count + 7) // 8)
+        message = bytearray(self.head_bytes + size + more + SLACK_BYTES)
+        message[: self.head_bytes] = self._head
+        return np.frombuffer(message, np.uint8)
 
     def _u32(self, place: int) -> int:
         return int.from_bytes(self._head[place : place + 4], "little")

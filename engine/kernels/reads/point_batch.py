@@ -12,7 +12,18 @@ import numpy as np
 
 from ..ahead.kernel import inline, kernel, short_kernel
 from ..keys.hash_index import LOCATION_BITS, matching, tag_of
-from ..simd.simd import copy_bytes, load_u8, load_u32, load_u64, prefetch, store_u8, view_i32, view_i64, view_u64
+from ..simd.simd import (
+    copy_bytes,
+    load_u8,
+    load_u32,
+    load_u64,
+    prefetch,
+    store_u8,
+    store_u64,
+    view_i32,
+    view_i64,
+    view_u64,
+)
 from .point_read import ABSENT, CELL_BYTES, read_cells
 
 INDEX_FIELDS = 3
@@ -20,6 +31,9 @@ INDEX_FIELDS = 3
 TARGET_FIELDS = 4
 """int64 of each column that is taken: the width of its cells, 0 for strings; where cells (or int32 offsets), bytes of
 strings and flags of NULLs (0 for none) go. Cells at 0: it is left out."""
+FORM_FIELDS = 5
+"""int64 of the form of a batch, before the widths of its columns."""
+_BUFFER_ALIGNMENT = 64
 
 _GROUP = 64
 _LOCATION_MASK = np.uint64((1 << LOCATION_BITS) - 1)
@@ -121,18 +135,6 @@ def _follows(row, wide, key_columns, at, end):
 
 
 @kernel
-def live_rows(cells: int, columns: int, locations: int, count: int, rows: int) -> int:
-    """Write (int64) which rows that were read into a table of cells have a location and are alive; return how many."""
-    found, kept = view_i64(locations, count), view_i64(rows, count)
-    total = np.int64(0)
-    for i in range(count):
-        if found[i] != ABSENT and load_u64(cells + ((i + 1) * columns - 1) * CELL_BYTES) != 0:
-            kept[total] = i
-            total += 1
-    return total
-
-
-@kernel
 def measure_columns(cells: int, nulls: int, columns: int, rows: int, count: int, sizes: int) -> None:
     """Write, for each column of rows that were read, how many bytes their strings have, and how many are NULL (int64
     each). Of numbers the former means nothing."""
@@ -148,6 +150,24 @@ def measure_columns(cells: int, nulls: int, columns: int, rows: int, count: int,
 
 
 @kernel
+def measure_alive(
+    cells: int, nulls: int, columns: int, locations: int, count: int, most: int, rows: int, sizes: int
+) -> int:
+    """Write (int64) which rows that were read into a table of cells have a location and are alive, the first ``most``
+    of them, and their sizes as ``measure_columns`` does; return how many they are."""
+    found, kept = view_i64(locations, count), view_i64(rows, count)
+    total = np.int64(0)
+    for i in range(count):
+        if total == most:
+            break
+        if found[i] != ABSENT and load_u64(cells + ((i + 1) * columns - 1) * CELL_BYTES) != 0:
+            kept[total] = i
+            total += 1
+    measure_columns(cells, nulls, columns, rows, total, sizes)
+    return total
+
+
+@kernel
 def take_columns(cells: int, nulls: int, columns: int, rows: int, count: int, targets: int) -> None:
     """Write the cells of rows that were read column by column; ``targets`` has TARGET_FIELDS for each column."""
     kept = view_i64(rows, count)
@@ -159,8 +179,7 @@ def take_columns(cells: int, nulls: int, columns: int, rows: int, count: int, ta
         if width == 0:
             _take_strings(cells + column * CELL_BYTES, columns, rows, count, values, data)
         else:
-            for i in range(count):
-                copy_bytes(values + i * width, cells + (kept[i] * columns + column) * CELL_BYTES, width)
+            _take_numbers(cells + column * CELL_BYTES, columns, rows, count, values, width)
         if valid != 0:
             for i in range(count):
                 store_u8(valid + i, load_u8(nulls + kept[i] * columns + column) ^ np.uint8(1))
@@ -179,6 +198,66 @@ def _take_strings(cells: int, columns: int, rows: int, count: int, offsets: int,
         ends[i + 1] = np.int32(end)
 
 
+@kernel
+def write_batch(
+    cells: int, nulls: int, columns: int, rows: int, count: int, sizes: int, form: int, message: int
+) -> int:
+    """Write rows that were read as the message of an Arrow batch, whose head is there and the rest of which is zero;
+    return the bytes of its body. ``sizes`` are those that ``measure_columns`` wrote for the rows; ``form`` has (int64)
+    where in the head the length of the body is, the number of rows, and the lists of nodes and buffers, then the bytes
+    of the head, and the width of each column, 0 for strings."""
+    measured, fields = view_i64(sizes, 2 * columns), view_i64(form, FORM_FIELDS + columns - 1)
+    node, buffer, body = message + fields[2], message + fields[3], message + fields[4]
+    end = np.int64(0)
+    for column in range(columns - 1):
+        width, null_count = fields[FORM_FIELDS + column], measured[2 * column + 1]
+        store_u64(node, np.uint64(count))
+        store_u64(node + 8, np.uint64(null_count))
+        node += 16
+        bitmap, size = body + end, (count + 7) // 8 if null_count > 0 else np.int64(0)
+        end = _add_buffer(buffer, end, size)
+        values, size = body + end, width * count if width > 0 else 4 * (count + 1)
+        end = _add_buffer(buffer + 16, end, size)
+        buffer += 32
+        if width > 0:
+            _take_numbers(cells + column * CELL_BYTES, columns, rows, count, values, width)
+        else:
+            data, size = body + end, measured[2 * column]
+            end = _add_buffer(buffer, end, size)
+            buffer += 16
+            _take_strings(cells + column * CELL_BYTES, columns, rows, count, values, data)
+        if null_count > 0:
+            _take_bits(nulls + column, columns, rows, count, bitmap)
+    store_u64(message + fields[0], np.uint64(end))
+    store_u64(message + fields[1], np.uint64(count))
+    return end
+
+
+@inline
+def _add_buffer(entry, start, size):
+    """Write where a buffer is in the body of a message; return where the next one may be."""
+    store_u64(entry, np.uint64(start))
+    store_u64(entry + 8, np.uint64(size))
+    return start + (size + _BUFFER_ALIGNMENT - 1) // _BUFFER_ALIGNMENT * _BUFFER_ALIGNMENT
+
+
+@kernel
+def _take_numbers(cells: int, columns: int, rows: int, count: int, values: int, width: int) -> None:
+    kept = view_i64(rows, count)
+    for i in range(count):
+        copy_bytes(values + i * width, cells + kept[i] * columns * CELL_BYTES, width)
+
+
+@kernel
+def _take_bits(nulls: int, columns: int, rows: int, count: int, bitmap: int) -> None:
+    """Write a bit for each row, 1 if its cell is not NULL."""
+    kept = view_i64(rows, count)
+    for i in range(count):
+        if load_u8(nulls + kept[i] * columns) == 0:
+            at = bitmap + (i >> 3)
+            store_u8(at, load_u8(at) | np.uint8(1 << (i & 7)))
+
+
 @short_kernel
 def read_few_cells(
     places: int, step: int, rows: int, positions: int, count: int, columns: int, cells: int, nulls: int, scratch: int
@@ -188,19 +267,16 @@ def read_few_cells(
 
 
 @short_kernel
-def few_live_rows(cells: int, columns: int, locations: int, count: int, rows: int) -> int:
-    """Write which rows that were read are alive as ``live_rows`` does, for a few rows, and keep the GIL."""
-    return live_rows(cells, columns, locations, count, rows)
+def measure_few(
+    cells: int, nulls: int, columns: int, locations: int, count: int, most: int, rows: int, sizes: int
+) -> int:
+    """Write which rows that were read are alive, and their sizes, as ``measure_alive`` does, for a few rows, and keep
+    the GIL."""
+    return measure_alive(cells, nulls, columns, locations, count, most, rows, sizes)
 
 
 @short_kernel
-def measure_few(cells: int, nulls: int, columns: int, rows: int, count: int, sizes: int) -> None:
-    """Measure the columns of rows that were read as ``measure_columns`` does, for a few rows, and keep the GIL."""
-    measure_columns(cells, nulls, columns, rows, count, sizes)
-
-
-@short_kernel
-def take_few(cells: int, nulls: int, columns: int, rows: int, count: int, targets: int) -> None:
-    """Take the columns of rows that were read as ``take_columns`` does, for a few rows of few bytes, and keep the
+def write_few(cells: int, nulls: int, columns: int, rows: int, count: int, sizes: int, form: int, message: int) -> int:
+    """Write the message of rows that were read as ``write_batch`` does, for a few rows of few bytes, and keep the
     GIL."""
-    take_columns(cells, nulls, columns, rows, count, targets)
+    return write_batch(cells, nulls, columns, rows, count, sizes, form, message)

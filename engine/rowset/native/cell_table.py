@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +16,13 @@ from ...kernels.reads.point_read import CELL_BYTES, FULL, read_cells
 from ...vectors.arrow import to_arrow
 from ...vectors.gather import check_data_bytes
 from ...vectors.keys.keys import KeyVector, U64Keys
-from ...vectors.memory.memory import address_of, address_or_0, allocate, allocate_zeroed
+from ...vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ...vectors.physical import PhysicalType
 from ...vectors.vector import BytesVector, FixedVector, Vector
 from .places import KEPT, Place, place_of
 from .row_columns import RowColumns
 from .scratch import RowScratch
 
-_OFFSET_BYTES = 4
 _MESSAGE_BYTES_MAX = 1 << 20
 _FEW_ROWS = 256
 """Kernels for so few rows keep the GIL: to hand it over takes longer."""
@@ -36,6 +36,17 @@ class TooManyBytesError(Exception):
     def __init__(self, times: float) -> None:
         super().__init__(times)
         self.times = times
+
+
+@dataclass(slots=True, eq=False)
+class Alive:
+    """Rows of a table of cells (int64, ascending) that are alive."""
+
+    rows: np.ndarray
+    sizes: np.ndarray
+    """For each column of the table (int64): how many bytes their strings have, and how many are NULL."""
+    nbytes: int
+    """Their bytes as columns."""
 
 
 class CellTable:
@@ -113,73 +124,59 @@ class CellTable:
             asked = address_of(keys.data), address_of(keys.offsets)
         return kernels.other_keys(*where, *asked, address_of(self._locations), len(self._locations)) > 0
 
-    def live_rows(self) -> np.ndarray:
-        """Return the rows (int64) that are alive, ascending."""
+    def alive(self, most: int = sys.maxsize) -> Alive:
+        """Return the rows that are alive, the first ``most`` of them."""
         count = len(self._locations)
-        rows = allocate(count, np.int64)
-        where = address_of(self._locations), count, address_of(rows)
-        find = kernels.few_live_rows if self._is_few else kernels.live_rows
-        return rows[: find(self._memory[0], self.width, *where)]
+        room = allocate(count + 2 * self.width, np.int64)
+        rows = address_of(room)
+        measure = kernels.measure_few if self._is_few else kernels.measure_alive
+        where = address_of(self._locations), count, most, rows, rows + 8 * count
+        total = measure(*self._memory, self.width, *where)
+        sizes = room[count : count + 2 * self.width]
+        return Alive(room[:total], sizes, self._bytes_of(sizes.tolist(), total))
 
-    def measured(self, rows: np.ndarray) -> list[int]:
-        """Return, for each column, how many bytes the strings of some rows (int64) have, and how many are NULL."""
+    def _bytes_of(self, sizes: Sequence[int], count: int) -> int:
+        """Return the bytes of so many rows as columns, whose strings have these ``sizes``."""
+        return self.columns.row_bytes * count + sum([sizes[place] for place in self.columns.text_sizes])
+
+    def taken(self, rows: np.ndarray) -> list[pa.Array]:
+        """Return rows (int64) of all columns, whether they are alive or not."""
         sizes = allocate(2 * self.width, np.int64)
-        measure = kernels.measure_few if self._is_few else kernels.measure_columns
-        measure(*self._memory, self.width, address_of(rows), len(rows), address_of(sizes))
-        return sizes.tolist()
+        kernels.measure_columns(*self._memory, self.width, address_of(rows), len(rows), address_of(sizes))
+        return self._taken(rows, sizes.tolist())
 
-    def bytes_of(self, measured: Sequence[int], count: int) -> int:
-        """Return the bytes of so many rows as columns, from what ``measured`` returned for them."""
-        physicals = self.columns.physicals
-        size = 0
-        for i, kind in enumerate(physicals):
-            size += measured[2 * i] + _OFFSET_BYTES * count if kind is PhysicalType.BYTES else kind.width * count
-        return size
-
-    def taken(self, rows: np.ndarray, first: int = 0, measured: Sequence[int] | None = None) -> list[pa.Array]:
-        """Return rows (int64) of the columns from ``first`` on; ``measured`` is what that method returned for them."""
+    def _taken(self, rows: np.ndarray, sizes: Sequence[int]) -> list[pa.Array]:
         table, kept = (*self._memory, self.width), (address_of(rows), len(rows))
-        measured, vectors = measured or self.measured(rows), []
-        targets = np.zeros((self.width, kernels.TARGET_FIELDS), np.int64)
-        for i in range(first, self.width - 1):
-            bytes_, nulls = measured[2 * i : 2 * i + 2]
+        targets, vectors = np.zeros((self.width, kernels.TARGET_FIELDS), np.int64), []
+        for i in range(self.width - 1):
+            bytes_, nulls = sizes[2 * i : 2 * i + 2]
             vector, targets[i] = _room(self.columns.physicals[i], len(rows), bytes_, bool(nulls))
             vectors.append(vector)
         kernels.take_columns(*table, *kept, address_of(targets))
         self.held.clear()
-        kinds = self.columns.columns[first:]
+        kinds = self.columns.columns
         return [to_arrow(vector, column.logical.arrow) for vector, column in zip(vectors, kinds, strict=True)]
 
-    def batch(self, rows: np.ndarray, measured: Sequence[int]) -> pa.RecordBatch:
-        """Return rows (int64) of all columns; ``measured`` is what that method returned for them."""
-        if (one := self.one_batch(rows, measured)) is not None:
+    def batch(self, alive: Alive) -> pa.RecordBatch:
+        """Return rows of all columns."""
+        if (one := self.one_batch(alive)) is not None:
             return next(one)
-        return pa.RecordBatch.from_arrays(self.taken(rows, measured=measured), schema=self.columns.schema)
+        return pa.RecordBatch.from_arrays(self._taken(alive.rows, alive.sizes.tolist()), schema=self.columns.schema)
 
-    def one_batch(self, rows: np.ndarray, measured: Sequence[int]) -> OneBatch | None:
-        """Return some rows as ``batch`` does, not decoded yet; None if the cells are not Arrow's, or are many.
+    def one_batch(self, alive: Alive) -> OneBatch | None:
+        """Return rows as ``batch`` does, not decoded yet; None if the cells are not Arrow's, or are many.
 
         They are written into the body of one message: to make each array costs more than the cells of a few rows.
         """
-        count, form = len(rows), self.columns.form
-        if form is None or self.bytes_of(measured, count) > _MESSAGE_BYTES_MAX:
+        count, form = len(alive.rows), self.columns.form
+        if form is None or alive.nbytes > _MESSAGE_BYTES_MAX:
             return None
-        message, places = form.laid_out(count, measured)
-        flags = [allocate(count, np.bool_) if nulls else None for nulls in measured[1 : 2 * form.width : 2]]
-        start = address_of(message)
-        targets = np.zeros((self.width, kernels.TARGET_FIELDS), np.int64)
-        for i, ((_, values, data), width, valid) in enumerate(
-            zip(places, self.columns.plain_widths, flags, strict=True)
-        ):
-            targets[i] = width, start + values, start + data, address_or_0(valid)
-        take = kernels.take_few if self._is_few else kernels.take_columns
-        take(*self._memory, self.width, address_of(rows), count, address_of(targets))
+        message = form.message(count, alive.nbytes)
+        write = kernels.write_few if self._is_few else kernels.write_batch
+        where = address_of(alive.rows), count, address_of(alive.sizes), form.address, address_of(message)
+        end = write(*self._memory, self.width, *where)
         self.held.clear()
-        for (bitmap, _, _), valid in zip(places, flags, strict=True):
-            if valid is not None:
-                bits = np.packbits(valid, bitorder="little")
-                message[bitmap : bitmap + len(bits)] = bits
-        return OneBatch(self.columns.schema, message.data, count)
+        return OneBatch(self.columns.schema, message.data[: form.head_bytes + end], count)
 
 
 def _room(physical: PhysicalType, count: int, size: int, has_nulls: bool) -> tuple[Vector, Sequence[int]]:

@@ -13,6 +13,8 @@ from ...vectors.physical import PhysicalType, physical_of
 from ...vectors.raw_cell import RawCell, raw_cell
 from .absent import absent_cells
 
+_OFFSET_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowColumns:
@@ -24,8 +26,10 @@ class RowColumns:
     absent: tuple[RawCell, ...]
     """The raw cell of each column in rows that were written without it."""
     physicals: tuple[PhysicalType, ...]
-    plain_widths: tuple[int, ...]
-    """The bytes of a cell of each column whose cells are Arrow's, 0 for strings; -1 for others."""
+    row_bytes: int
+    """The bytes of a row in columns, with the offsets of its strings, without their bytes."""
+    text_sizes: tuple[int, ...]
+    """Where, in the sizes that kernels measure, the bytes of each column of strings are."""
     schema: pa.Schema
     """Of batches of the columns."""
     form: BatchForm | None
@@ -42,7 +46,10 @@ class RowColumns:
         plain = tuple(_plain_width(column.logical.arrow, kind) for column, kind in zip(columns, physicals, strict=True))
         schema = pa.schema([column.field for column in columns])
         form = None if -1 in plain else BatchForm(schema, plain)
-        return cls(columns, tuple(column.id for column in columns), absent, physicals, plain, schema, form, widths)
+        ids = tuple(column.id for column in columns)
+        texts = tuple(2 * i for i, physical in enumerate(physicals) if physical is PhysicalType.BYTES)
+        row_bytes = sum(physical.width for physical in physicals) + _OFFSET_BYTES * len(texts)
+        return cls(columns, ids, absent, physicals, row_bytes, texts, schema, form, widths)
 
 
 def _plain_width(arrow_type: pa.DataType, physical: PhysicalType) -> int:

@@ -118,16 +118,15 @@ def _read(runs: Sequence[Run], limit: int, snapshot: int, columns: RowColumns) -
         table = CellTable(columns, np.zeros(count, np.int64), HELD_BYTES_MAX)
         for rowset, rows, places in pieces:
             fill(table, rowset, rows, places, snapshot)
-        alive = table.live_rows()[:left]
-        measured = table.measured(alive)
-        size += table.bytes_of(measured, len(alive))
+        alive = table.alive(left)
+        size += alive.nbytes
         if size > _BYTES_MAX:
             return None
-        left -= len(alive)
+        left -= len(alive.rows)
         is_last = not left or merge.is_empty
-        if is_last and not batches and (one := table.one_batch(alive, measured)) is not None:
+        if is_last and not batches and (one := table.one_batch(alive)) is not None:
             return one
-        batches.append(table.batch(alive, measured))
+        batches.append(table.batch(alive))
         if is_last:
             return pa.concat_batches(batches)
     return None

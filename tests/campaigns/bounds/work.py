@@ -67,6 +67,7 @@ def main() -> None:
     _tables()
     _nested_cells()
     _searched_keys()
+    _messages()
     run_parts()
     outcome = {"ran": sorted(checked.RAN), "kernels": _kernels()}
     sys.stdout.write(json.dumps(outcome))
@@ -140,6 +141,21 @@ def _searched_keys() -> None:
             keys = [tuple(row.values())[:-1] for row in rows]
             assert table.get_many(keys if len(fields) > 1 else [key for (key,) in keys]).num_rows == 70
             assert [table.get(key) for key in keys[::9]] == [row | {"cell": 0} for row in rows[::9]]
+
+
+def _messages() -> None:
+    """Rows whose cells are Arrow's, few and many, without NULLs and with them."""
+    fields = [pa.field("id", pa.int64(), False), ("n", pa.int16()), ("s", pa.string())]
+    rows = [
+        {"id": number, "n": [None, number][number % 2], "s": [None, "", "x" * 9][number % 3]} for number in range(300)
+    ]
+    with Database(Store.open(MemoryFileSystem(), _OPTIONS)) as database:
+        table = database.create_table("messages", pa.schema(fields), ["id"])
+        table.upsert(pa.Table.from_pylist(rows, table.schema))
+        table.maintain("flush")
+        for count in (9, 300):
+            assert table.get_many({"id": range(count)}).to_pylist() == rows[:count]
+            assert table.scan(where=f"id < {count}", ordered=True, limit=20).to_arrow().to_pylist() == rows[:count][:20]
 
 
 def _wide_row(number: int, names: list[str]) -> dict[str, Any]:

@@ -9,7 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nyala.engine.kernels.reads.point_batch import measure_columns, write_batch, write_few
+from nyala.engine.kernels.reads.point_read import CELL_BYTES
 from nyala.engine.vectors.batch_form import BatchForm
+from nyala.engine.vectors.memory.memory import SLACK_BYTES, address_of
 
 WIDTHS = {
     pa.int8(): 1,
@@ -39,40 +42,61 @@ def cells_of(kind: pa.DataType, count: int, has_nulls: bool, random: Random) -> 
     return pa.array(given, pa.int64() if WIDTHS[kind] else pa.string()).cast(_BY[kind]).cast(kind)
 
 
-def put(message: np.ndarray, place: int, buffer: Any, size: int) -> None:
-    message[place : place + size] = np.frombuffer(buffer, np.uint8, size) if size else 0
+def table_of(arrays: list[pa.Array], rows: int, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Return a table of cells that has the arrays' in its ``chosen`` rows, its flags of NULLs, and the strings."""
+    width = len(arrays) + 1
+    table = np.full((rows, width, CELL_BYTES), 0xAA, np.uint8)
+    nulls = np.ones((rows, width), np.uint8)
+    texts: list[np.ndarray] = []
+    for column, array in enumerate(arrays):
+        size = WIDTHS[array.type]
+        cells = (
+            [array.buffers()[1][i * size : (i + 1) * size].to_pybytes() for i in range(len(array))]
+            if size
+            else array.cast(pa.binary()).to_pylist()
+        )
+        for row, cell, is_null in zip(chosen, cells, array.is_null().to_pylist(), strict=True):
+            cell, nulls[row, column] = b"" if is_null else cell, is_null
+            if not size:
+                texts.append(np.frombuffer(cell + b"?", np.uint8))
+                cell = np.array([address_of(texts[-1]), len(cell)], np.int64).tobytes()
+            table[row, column] = np.frombuffer(cell.ljust(CELL_BYTES, b"\0"), np.uint8)
+    return table, nulls, texts
 
 
+@pytest.mark.parametrize("write", [write_few, write_batch])
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 64, 257])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_message_is_the_batch_of_its_cells(count: int, seed: int) -> None:
+def test_a_message_is_the_batch_of_its_cells(write: Any, count: int, seed: int) -> None:
     random = Random(seed)
     kinds = random.sample(list(WIDTHS), random.randrange(1, len(WIDTHS) + 1))
     schema = pa.schema([pa.field(f"c{i}", kind, metadata={"a": "b"}) for i, kind in enumerate(kinds)])
     arrays = [cells_of(kind, count, random.random() < 0.5, random) for kind in kinds]
     form = BatchForm(schema, [WIDTHS[kind] for kind in kinds])
-    measured: list[int] = []
-    for array in arrays:
-        size = 0 if WIDTHS[array.type] else sum(len(cell) for cell in array.cast(pa.binary()).to_pylist() if cell)
-        measured += size, array.null_count
+    chosen = np.array(sorted(random.sample(range(2 * count), count)), np.int64)
+    table, nulls, texts = table_of(arrays, 2 * count, chosen)
+    sizes = np.zeros(2 * len(kinds) + 2, np.int64)
+    measure_columns(*map(address_of, (table, nulls)), len(kinds) + 1, address_of(chosen), count, address_of(sizes))
+    lengths = [
+        0 if WIDTHS[each.type] else sum(len(cell) for cell in each.cast(pa.binary()).to_pylist() if cell)
+        for each in arrays
+    ]
+    assert [size for size, kind in zip(sizes[::2], kinds, strict=False) if not WIDTHS[kind]] == [
+        size for size, kind in zip(lengths, kinds, strict=True) if not WIDTHS[kind]
+    ]
+    assert sizes[1:-2:2].tolist() == [array.null_count for array in arrays]
+    needed = sum(lengths) + sum((WIDTHS[kind] or 4) * count for kind in kinds)
     for _ in range(2):  # the first one changes nothing in the form
-        message, places = form.laid_out(count, measured)
-        filled = np.zeros(len(message), np.bool_)
-        for array, (bitmap, cells, data), (size, nulls) in zip(
-            arrays, places, zip(measured[::2], measured[1::2], strict=True), strict=True
-        ):
-            buffers, width = array.buffers(), WIDTHS[array.type]
-            spans = [(cells, buffers[1], width * count if width else 4 * (count + 1))]
-            spans += [] if width else [(data, buffers[2], size)]
-            spans += [(bitmap, buffers[0], (count + 7) // 8)] if nulls else []
-            for place, buffer, length in spans:
-                assert place % 8 == 0 and not filled[place : place + length].any(), "buffers overlap"
-                filled[place : place + length] = True
-                put(message, place, buffer if buffer is not None else bytes(length), length)
-        found = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+        message = form.message(count, needed)
+        where = address_of(chosen), count, address_of(sizes), form.address, address_of(message)
+        body = write(*map(address_of, (table, nulls)), len(kinds) + 1, *where)
+        assert form.head_bytes + body <= len(message) - SLACK_BYTES and body % 64 == 0
+        assert not any(message[form.head_bytes + body :]), "written past the body"
+        found = pa.ipc.read_record_batch(pa.py_buffer(memoryview(message)[: form.head_bytes + body]), schema)
         found.validate(full=True)
         expected = pa.RecordBatch.from_arrays(arrays, schema=schema)
         assert found.equals(expected, check_metadata=True)
-        assert [column.null_count for column in found] == measured[1::2]
-        first = min(min(place for place in each if place) for each in places)
-        assert not message[first:][~filled[first:]].any(), "memory of others between the buffers"
+        assert [column.null_count for column in found] == [array.null_count for array in arrays]
+        used = sum(len(buffer) for column in found for buffer in column.buffers() if buffer is not None)
+        assert body < used + 3 * 64 * len(kinds), "buffers lie side by side"
+    del texts
