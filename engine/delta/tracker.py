@@ -43,6 +43,8 @@ class DeltaTracker:
         """The base shows the rows at ``base_timestamp``, except for the columns in ``by_column``."""
         self._base_timestamp = base_timestamp
         self._by_column = dict(by_column or {})
+        self.newest_base = max(base_timestamp, *self._by_column.values()) if self._by_column else base_timestamp
+        """The newest timestamp that the base shows of any column."""
         self.stores = DeltaStores((), (), (DeltaMemStore(),))
         self.frozen_at: tuple[int, int] = (0, 0)
         """The newest timestamp and log position in the tablet when the frozen store was set aside."""

@@ -7,8 +7,7 @@ store closes: repairs are made offline.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from ...schemas.errors import CorruptionError, RemoteCorruptionError, StoreError, UnreadableFileError
@@ -39,6 +38,7 @@ class DamageRegistry:
     def __init__(self) -> None:
         self._found: dict[str, Damage] = {}
         self._lock = threads.Lock()
+        self._noticing = _Noticing(self)
 
     def note(self, error: BaseException) -> None:
         """Remember and log once the file that an error names. Ignores errors that name no file."""
@@ -51,19 +51,29 @@ class DamageRegistry:
             self._found[damage.path] = damage
         log.error("damaged file %s at byte %d: %s", damage.path, damage.offset, damage.why)
 
-    @contextmanager
-    def noticing(self) -> Iterator[None]:
+    def noticing(self) -> AbstractContextManager[None]:
         """Note the damage that the body runs into, and re-raise its error."""
-        try:
-            yield
-        except StoreError as error:
-            self.note(error)
-            raise
+        return self._noticing
 
     def found(self) -> list[Damage]:
         """Return all damaged files, in the order found."""
         with self._lock:
             return list(self._found.values())
+
+
+class _Noticing(AbstractContextManager[None]):
+    """See ``DamageRegistry.noticing``. It has no state, so one serves all. (A generator would cost several times as
+    much.)"""
+
+    def __init__(self, registry: DamageRegistry) -> None:
+        self._registry = registry
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, StoreError):
+            self._registry.note(error)
 
 
 def damage_of(error: BaseException) -> Damage | None:

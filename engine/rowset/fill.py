@@ -28,14 +28,15 @@ def fill(table: CellTable, rowset: RowSet, rows: np.ndarray, positions: np.ndarr
     """
     deltas, stores = rowset.deltas, rowset.deltas.stores
     left = rowset.read_base(table, rows, positions, snapshot)
-    ids = (*table.columns.ids, LIVE)
-    later = {i for i, number in enumerate(ids) if snapshot < deltas.base_timestamp(number)}
-    first, last = int(rows[0]), int(rows[-1]) + 1
-    left |= {i for i in later if deltas.in_files(ids[i], snapshot, first, last)}
-    native = {i: number for i, number in enumerate(ids) if i not in left and i not in later}
-    for file in stores.redo:
-        if file.first_timestamp <= snapshot:
-            _put_redo(table, file, native, rows, positions, snapshot)
+    if stores.redo or snapshot < deltas.newest_base:
+        ids = (*table.columns.ids, LIVE)
+        later = {i for i, number in enumerate(ids) if snapshot < deltas.base_timestamp(number)}
+        first, last = int(rows[0]), int(rows[-1]) + 1
+        left |= {i for i in later if deltas.in_files(ids[i], snapshot, first, last)}
+        native = {i: number for i, number in enumerate(ids) if i not in left and i not in later}
+        for file in stores.redo:
+            if file.first_timestamp <= snapshot:
+                _put_redo(table, file, native, rows, positions, snapshot)
     for store in stores.memory:
         if store:
             left |= _put_deltas(table, store, rows, positions, snapshot)

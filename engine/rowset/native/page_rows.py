@@ -205,28 +205,32 @@ class PageRows:
 
         Raises as ``read``; and TooManyBytesError if the table may not hold so much.
         """
-        numbers = rows >> self._shift
-        cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
         left, places = set(self._widened), allocate(len(rows), np.int64)
-        for first, last in pairwise(cuts):
-            for start, end in self._parts(int(numbers[first]), first, last):
-                known, pages = self._table(int(numbers[first]), rows[start:end])
-                table.held += known, pages
-                table.held_bytes += known.size
-                if table.held_bytes > table.held_max:
-                    table.check_held(end / len(rows))
-                left.update(known.unread)
-                places[start:end] = known.address
+        for number, start, end in self._spans(rows):
+            known, pages = self._table(number, rows[start:end])
+            table.held += known, pages
+            table.held_bytes += known.size
+            if table.held_bytes > table.held_max:
+                table.check_held(end / len(rows))
+            left.update(known.unread)
+            places[start:end] = known.address
         table.held.append(self)
         table.read(address_of(places), 8, rows, positions)
         return left
 
-    def _parts(self, number: int, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of the rows [first, last) of a batch, all in a range of rows, that have a table each."""
-        if last - first <= _ALONE and self._in_memory(number)[0] is None:
-            yield from pairwise(range(first, last + 1))
-        else:
-            yield first, last
+    def _spans(self, rows: np.ndarray) -> Iterator[tuple[int, int, int]]:
+        """Yield the spans of a batch of rows that have a table each: the number of their range of rows, and the places
+        [first, last) in the batch."""
+        least, most = int(rows[0]) >> self._shift, int(rows[-1]) >> self._shift
+        cuts = [0, len(rows)]
+        if least != most:
+            numbers = rows >> self._shift
+            cuts[1:1] = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
+        for first, last in pairwise(cuts):
+            number = int(rows[first]) >> self._shift
+            is_alone = last - first <= _ALONE and self._in_memory(number)[0] is None
+            for start, end in pairwise(range(first, last + 1) if is_alone else (first, last)):
+                yield number, start, end
 
     def _table(self, number: int, rows: np.ndarray) -> tuple[_Table, list[Page | None]]:
         """Return the table of a range of rows, or of one row alone, and its pages, which must be held while it is used.
