@@ -213,7 +213,7 @@ def columns_range(bound: BoundFilter, columns: Sequence[ColumnSchema], encoder: 
         if (interval := _interval(bound.root, column.id)) is None:
             return NO_KEYS
         prefix, last = ([interval.point, *prefix], last) if interval.point is not None else ([], interval)
-    return _encode(prefix, last, columns, encoder)
+    return cells_range(prefix, last.low, last.high, columns, encoder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +233,14 @@ class _Interval:
 
     @property
     def is_empty(self) -> bool:
-        if self.low is None or self.high is None:
-            return False
-        return self.low[0] > self.high[0] or (self.low[0] == self.high[0] and (self.low[1] or not self.high[1]))
+        return _has_none(self.low, self.high)
+
+
+def _has_none(low: tuple[Any, bool] | None, high: tuple[Any, bool] | None) -> bool:
+    """Whether no cell is from ``low`` to ``high``."""
+    if low is None or high is None:
+        return False
+    return low[0] > high[0] or (low[0] == high[0] and (low[1] or not high[1]))
 
 
 def _interval(node: Node, column_id: int) -> _Interval | None:
@@ -286,8 +291,17 @@ def _hull(intervals: list[_Interval | None]) -> _Interval | None:
     )
 
 
-def _encode(prefix: list[Any], last: _Interval, columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> KeyRange:
-    """Return the range of keys that begin with the cells of ``prefix``, followed by a cell in ``last``."""
+def cells_range(
+    prefix: list[Any],
+    low: tuple[Any, bool] | None,
+    high: tuple[Any, bool] | None,
+    columns: Sequence[ColumnSchema],
+    encoder: KeyEncoder,
+) -> KeyRange:
+    """Return the range of keys that begin with the cells of ``prefix``, followed by a cell from ``low`` to ``high``:
+    each is None, or a cell and whether it is excluded, or included."""
+    if _has_none(low, high):
+        return NO_KEYS
 
     def end(cells: list[Any], is_past: bool) -> bytes | None:
         """The first key that begins with ``cells``, or the first past all of them; None if there is none."""
@@ -299,10 +313,10 @@ def _encode(prefix: list[Any], last: _Interval, columns: Sequence[ColumnSchema],
         return encoded + b"\0" if is_raw else prefix_end(encoded)
 
     lower = upper = None
-    if prefix or last.low:
-        lower = end([*prefix, last.low[0]], last.low[1]) if last.low else end(prefix, False)
+    if prefix or low:
+        lower = end([*prefix, low[0]], low[1]) if low else end(prefix, False)
         if lower is None:  # above the greatest key
             return NO_KEYS
-    if prefix or last.high:
-        upper = end([*prefix, last.high[0]], last.high[1]) if last.high else end(prefix, True)
+    if prefix or high:
+        upper = end([*prefix, high[0]], high[1]) if high else end(prefix, True)
     return KeyRange(lower, upper)

@@ -69,7 +69,7 @@ class PointScans:
             UndecidedError: only the batch lane can tell.
             StoreError: a file is damaged.
         """
-        if (parts := parts_of(spec.where)) is None or spec.limit is not None or not is_plain(spec):
+        if spec.limit is not None or (parts := parts_of(spec.where)) is None or not is_plain(spec):
             return None
         form, values = parts
         if any(op != "=" for _, op in form):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from ....schemas.table.table import TableSchema
 from ...expression.tree import ComparisonOp
 from ...filter.bound import And, BoundFilter, Compare
 from ...filter.compiled import FilterCache
-from ...filter.prune import KeyRange, key_range
+from ...filter.prune import KeyRange, cells_range, key_range
 from ...rowset.native.row_columns import RowColumns
 from ...table.point_plan import PointPlan
 from ...table.table import Table
@@ -45,12 +45,47 @@ class LongRangeError(UndecidedError):
     """The keys of a scan are a range that is not short, or only chunks can tell."""
 
 
+class _Ends(NamedTuple):
+    """Which literals of filters of a form are the ends of the range of keys: each that is given once."""
+
+    prefix: tuple[int, ...]
+    """Those of the leading columns, which are compared for equality."""
+    low: int | None
+    high: int | None
+    """Those of the next column; None: there is none."""
+    excludes_low: bool
+    includes_high: bool
+
+    @classmethod
+    def of(cls, conditions: Sequence[Condition], schema: TableSchema) -> _Ends | None:
+        """Return the ends of a form that selects a range of keys; None if an end is given several times."""
+        prefix: list[int] = []
+        ends: dict[str, int] = {}
+        for column in schema.key:
+            of_column = {op: i for i, (column_id, _, op, _) in enumerate(conditions) if column_id == column.id}
+            if list(of_column) == ["="]:
+                prefix.append(of_column["="])
+            elif of_column:
+                ends = of_column
+                break
+        low, high = (next((ends[op] for op in ops if op in ends), None) for ops in ((">", ">="), ("<", "<=")))
+        used = [*prefix, *(i for i in (low, high) if i is not None)]
+        return cls(tuple(prefix), low, high, ">" in ends, "<=" in ends) if len(used) == len(conditions) else None
+
+    def range(self, cells: Sequence[Any], schema: TableSchema, encoder: KeyEncoder) -> KeyRange:
+        """Return the range of keys, given the cell of each literal."""
+        low = None if self.low is None else (cells[self.low], self.excludes_low)
+        high = None if self.high is None else (cells[self.high], self.includes_high)
+        return cells_range([cells[i] for i in self.prefix], low, high, schema.key, encoder)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RangeScan:
     """The plan of scans whose filters have one form: their keys, and how to read the rows."""
 
     conditions: tuple[Condition, ...]
     """One for each literal."""
+    ends: _Ends | None
     read: RowColumns
     names: list[str]
     """The columns of the result."""
@@ -60,12 +95,16 @@ class RangeScan:
 
     def keys(self, literals: Sequence[Any], schema: TableSchema, encoder: KeyEncoder) -> KeyRange:
         """Return the range of keys. Raises UndecidedError if a literal is no cell of its column."""
-        parts: list[Compare] = []
-        for (column_id, physical, op, convert), literal in zip(self.conditions, literals, strict=True):
+        cells: list[Any] = []
+        for (_, _, _, convert), literal in zip(self.conditions, literals, strict=True):
             if (cell := convert(literal)) is None:
                 raise UndecidedError
-            parts.append(Compare(column_id, physical, op, cell))
-        return key_range(BoundFilter(And(tuple(parts))), schema, encoder)
+            cells.append(cell)
+        if self.ends is not None:
+            return self.ends.range(cells, schema, encoder)
+        compared = zip(self.conditions, cells, strict=True)
+        parts = tuple(Compare(column_id, physical, op, cell) for (column_id, physical, op, _), cell in compared)
+        return key_range(BoundFilter(And(parts)), schema, encoder)
 
     def batches(self, rows: pa.RecordBatch | OneBatch) -> Iterator[pa.RecordBatch]:
         """Return rows that were read as batches of the result."""
@@ -160,5 +199,6 @@ class RangeScans:
             conditions.append((column.id, physical_of(column.logical.arrow), op, raw_key(column.logical)))
         read = version.plans[PointPlan].columns_of(columns)
         names, schema_read = [column.name for column in columns], pa.schema([column.field for column in columns])
-        plan = RangeScan(tuple(conditions), read, names, read.columns == columns, schema_read)
+        ends = _Ends.of(conditions, schema)
+        plan = RangeScan(tuple(conditions), ends, read, names, read.columns == columns, schema_read)
         return plan if plan.keys(literals, schema, version.encoder) == compiled.keys else None

@@ -16,6 +16,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.filter.prune import key_range
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.rowset.row_run import KeyRuns
@@ -221,6 +222,44 @@ def test_literals_that_are_no_cells_of_the_key(table: Table) -> None:
             compare(table, where=where, ordered=True, limit=5)
             compare(table, where=where["args"][0], ordered=True, limit=5)
         compare(table, where=f"{name} {op} 99999999999999999999", ordered=True)
+
+
+@pytest.mark.parametrize(
+    ("where", "is_by_place"),
+    [
+        ("a >= 4", True),
+        ("a > 4", True),
+        ("a <= 4", True),
+        ("a > 2 AND a < 8", True),
+        ("a < 8 AND a > 8", True),
+        ("a >= 4 AND a <= 4", True),
+        ("a > 4 AND a <= 4", True),
+        ("a = 4", True),
+        ("b > 'b' AND a = 4", True),
+        ("a = 4 AND b > 'b' AND b <= 'd'", True),
+        ("a = 4 AND b >= 'b' AND b < 'b'", True),
+        ("a > 2 AND a >= 3", False),
+        ("a = 4 AND a = 5", False),
+        ("a = 4 AND a < 9", False),
+        ("a = 4 AND b = 'b' AND b <= 'b'", False),
+    ],
+)
+def test_the_ends_of_a_range_are_known_by_their_places(where: str, is_by_place: bool) -> None:
+    """Those of a second filter of a form; an end that is given several times has to be worked out."""
+    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off")) as store:
+        schema = pa.schema([pa.field("a", pa.int8(), False), pa.field("b", pa.string(), False), ("v", pa.int8())])
+        table = Database(store).create_table("t", schema, ["a", "b"])
+        table.insert([{"a": a, "b": b} for a in range(10) for b in "abcde"])
+        how = {"where": where, "ordered": True, "limit": 30}
+        assert compare(table, **how) == "plan"
+        with pytest.MonkeyPatch.context() as patch:
+            worked_out: list[Any] = []
+            patch.setattr(range_scan, "key_range", lambda *given: worked_out.append(given) or key_range(*given))
+            rows = table.scan(**how).to_arrow().to_pylist()
+        assert (not worked_out) == is_by_place
+        words = where.replace(" = ", " == ").replace("AND", "and")
+        expected = [row for row in table.scan(ordered=True).to_arrow().to_pylist() if eval(words, {}, row)]
+        assert rows == expected[:30]
 
 
 def test_the_runs_of_a_memrowset_are_few_and_whole() -> None:
