@@ -80,7 +80,7 @@ class SessionAnswers:
             ClientGoneError: the client is gone.
         """
         if rows is not None:
-            answer = b"%b\n%b" % (answer, self._stream(rows))
+            answer = b"".join((answer, b"\n", *self._stream(rows)))
         self._call.sent(len(answer), 0 if rows is None else rows.count)
         self._call.waiting_since = time.monotonic()
         try:
@@ -91,11 +91,11 @@ class SessionAnswers:
             self._call.waiting_since = None
             self.count.answered += 1
 
-    def _stream(self, rows: Rows) -> bytes:
-        """Return rows as an Arrow stream."""
+    def _stream(self, rows: Rows) -> Sequence[bytes | memoryview | pa.Buffer]:
+        """Return the parts of an Arrow stream of rows."""
         if self._schema is None or not rows.schema.equals(self._schema[0], check_metadata=True):
             self._schema = rows.schema, rows.schema.serialize().to_pybytes()
-        return b"".join((self._schema[1], *rows.messages, _END_OF_STREAM))
+        return self._schema[1], *rows.messages, _END_OF_STREAM
 
     def add(self, pending: Pending) -> None:
         """Let the second thread answer; waits while too many answers are due. Without that thread, answer now."""
