@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...clients.flight.deadline import answered_within
 from ...schemas.errors import StoreError
 from ...schemas.protocol.request import meaning
 from ...schemas.protocol.service import GrantKeeper, StoreService
@@ -21,6 +23,8 @@ NONE: Columns = frozenset()
 _ALL: dict[Privilege, Columns] = dict.fromkeys(Privilege)
 WRITES = frozenset({Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE})
 _LOOK_SECONDS = 1.0
+_ANSWER_SECONDS = 1.0
+"""How long another process may take to tell grants, if some are known: all requests wait for it."""
 
 
 class Caller(NamedTuple):
@@ -179,15 +183,18 @@ class GrantBook:
         self._look_from = 0.0
 
     def _looked(self) -> object:
-        now = time.monotonic()
-        if now < self._look_from:
+        if time.monotonic() < self._look_from:
             return self._number
         with self._lock:
+            if (now := time.monotonic()) < self._look_from:
+                return self._number  # another thread has looked meanwhile
             self._look_from = now + _LOOK_SECONDS
             try:
-                found = self._store.grants()
+                with answered_within(_ANSWER_SECONDS) if self._number else nullcontext():
+                    found = self._store.grants()
             except StoreError:
                 if self._number:
+                    self._look_from = time.monotonic() + _LOOK_SECONDS
                     return self._number  # nobody can change them there either
                 self._look_from = 0.0
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +18,12 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.requests.source_metrics import source_families
+from nyala.flight_server.security import rights
+from nyala.flight_server.security.rights import GrantBook
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.grants import GrantChange, Privilege
 from nyala.schemas.table.table import TableDefinition
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False)])
@@ -93,3 +97,28 @@ def test_metrics_do_not_wait_for_sources(hanging: Hanging, client: FlightStore, 
     began = time.monotonic()
     assert all(not family.samples for family in source_families(client))
     assert time.monotonic() - began < PATIENCE_SECONDS
+
+
+def test_requests_go_on_by_the_grants_that_are_known(
+    hanging: Hanging, client: FlightStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several processes, the first keeps the grants of all."""
+    monkeypatch.setattr(rights, "_LOOK_SECONDS", 0.1)
+    book = GrantBook(client)
+    before = book.version()
+    hanging.methods = frozenset({"grants"})
+    time.sleep(0.2)
+    began = time.monotonic()
+    with ThreadPoolExecutor(6) as users:
+        assert {*users.map(lambda _: book.version(), range(6))} == {before}
+    assert time.monotonic() - began < PATIENCE_SECONDS
+    hanging.methods = frozenset()
+    client.grant(GrantChange(user="alice", table=POSITIONS, privileges=[Privilege.READ]))
+    time.sleep(0.2)
+    assert book.version() != before
+
+
+def test_grants_are_waited_for_while_none_are_known(hanging: Hanging, client: FlightStore) -> None:
+    hanging.methods = frozenset({"grants"})
+    threading.Timer(3.0, hanging.over.set).start()
+    assert GrantBook(client).version()
