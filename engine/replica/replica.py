@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import CorruptionError, UnavailableError, UnreadableFileError
+from ...schemas.protocol.request import check_meant
 from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.scan_plan import ScanPlan
@@ -292,9 +293,11 @@ class Replica(Generic[AnyPoint]):
         self._snapshots.check_not_ahead(parse_moment(moment, what), moment, what)
 
     def table(self, name: str) -> Table:
-        """Return the table of a name. Raises NotFoundError."""
+        """Return the table of a name. Raises NotFoundError, and ConflictError if the request means another table by the
+        name."""
         by_name = self._state.tables.by_name
         if found := by_name.get(name):
+            check_meant(name, found.table_id)
             return found
         raise no_table(name, sorted(by_name))
 

@@ -17,7 +17,8 @@ from nyala.flight_server.security.identity import Identity
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings.settings import ServeOptions
-from nyala.schemas.errors import NotFoundError, PermissionDeniedError, StoreError, UnavailableError
+from nyala.flight_server.stores.replica_store import ReplicaStore
+from nyala.schemas.errors import ConflictError, NotFoundError, PermissionDeniedError, StoreError, UnavailableError
 from nyala.schemas.rows.scan import ScanSpec
 from tests.flight_server.both import ROWS, Both
 
@@ -127,6 +128,27 @@ def test_a_grant_follows_a_table_to_its_new_name(users: Users, alone: FlightStor
     users.catch_up()
     assert alone.tables() == ["other"]
     assert Database(alone).table("other").scan(max_staleness=2).count() == ROWS
+
+
+@pytest.mark.parametrize("method", ["plan", "table_stats"])
+def test_a_name_means_the_table_whose_grants_were_checked(
+    users: Users, alone: FlightStore, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    users.grants.grant("read", on="t", to="alice")
+    users.catch_up()
+    known = Database(alone).table("t")
+    read = getattr(ReplicaStore, method)
+
+    def renames(store: ReplicaStore, *given: Any) -> Any:
+        monkeypatch.undo()
+        for name, to in (("t", "old"), ("hidden", "t")):
+            users.grants.table(name).alter().rename(to).apply()
+        users.catch_up()
+        return read(store, *given)
+
+    monkeypatch.setattr(ReplicaStore, method, renames)
+    with pytest.raises(ConflictError, match="table 't' was renamed or dropped"):
+        known.stats() if method == "table_stats" else known.scan(max_staleness=2).explain()
 
 
 def test_a_revoked_grant_counts_no_longer_than_a_replica_may_be_behind(
