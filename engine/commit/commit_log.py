@@ -19,6 +19,7 @@ from ...schemas.errors import InternalError
 from ...schemas.rows.write import Durability
 from ...schemas.table.table import TableSchema
 from .. import threads
+from ..manifest.interrupts import interrupts_later
 from ..manifest.read_only_latch import ReadOnlyLatch
 from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record
@@ -107,15 +108,20 @@ class CommitLog:
         timestamps: list[int] = []
         try:
             self._wal.reserve(sum(map(len, record)))
-            lsn = self._wal.append([record], self._stamp(timestamps), durability is not Durability.FSYNC)
-            commit = Commit(timestamps[0], lsn)
-            yield commit
-            if origin is not None:
-                self.authors.add((commit.timestamp, origin))
-            self._keep([commit], durability)
         except BaseException as error:
             self._give_up(timestamps, error)
             raise
+        with interrupts_later():  # in the body memory and log differ
+            try:
+                lsn = self._wal.append([record], self._stamp(timestamps), durability is not Durability.FSYNC)
+                commit = Commit(timestamps[0], lsn)
+                yield commit
+                if origin is not None:
+                    self.authors.add((commit.timestamp, origin))
+                self._keep([commit], durability)
+            except BaseException as error:
+                self._give_up(timestamps, error)
+                raise
 
     def commit_rows(
         self,

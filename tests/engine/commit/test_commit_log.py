@@ -1,6 +1,7 @@
 """Commits become visible when they are applied and durable, whether or not anybody waits for them."""
 
 import errno
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from nyala.schemas.errors import InternalError, InvalidArgumentError, Unavailabl
 from nyala.schemas.rows.write import Durability, WriteCommand
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.waiting import until
+from tests.engine.phases import at
 from tests.engine.subject import Subject, batch
 
 UPSERT = WriteCommand(table="t")
@@ -214,6 +216,24 @@ def test_an_interrupt_between_the_log_and_memory_stops_the_store(
     subject.restart()
     assert [row[0] for row in subject.scan(ordered=True)] == [0, *keys]
     assert subject.store._wal.writer.last_lsn == 2
+    subject.store.close()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("phase", [(LogWriter, "append"), (Tablet, "apply")], ids=lambda phase: phase[1])
+def test_ctrl_c_at_the_commit_of_a_batch_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], after: bool
+) -> None:
+    subject = Subject()
+    subject.upsert(*range(50))
+    at(monkeypatch, phase, not after, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        subject.store.write(UPSERT, batch([(key, 1, "") for key in range(100)]))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    within_seconds(lambda: subject.store.write(UPSERT, batch([(key, 2, "") for key in range(1, 100)])))
+    assert subject.scan(ordered=True) == [(key, 2 if key else 1, "") for key in range(100)]
+    subject.restart()
+    assert len(subject.scan()) == 100
     subject.store.close()
 
 
