@@ -24,6 +24,7 @@ from ...schemas.table.column import ColumnSchema
 from ...schemas.table.partition import HashLevel
 from ...schemas.table.partition_schema import UNPARTITIONED, PartitionSchema, sum_of
 from ...schemas.table.table import TableOptions, TableSchema
+from ..manifest.interrupts import interrupts_later
 from ..partition.router import NOWHERE, Router
 from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow
@@ -247,9 +248,14 @@ def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]
 @contextmanager
 def write_locks(tablets: Collection[Tablet]) -> Iterator[None]:
     """Hold the write locks of ``tablets`` of a table, taken in ascending id to prevent deadlock."""
+    if len(tablets) == 1:
+        with next(iter(tablets)).write_lock:
+            yield
+        return
     with ExitStack() as held:
-        for tablet in sorted(tablets, key=lambda tablet: tablet.tablet_id):
-            held.enter_context(tablet.write_lock)
+        with interrupts_later():  # else a lock that is taken may not be noted, and stays taken
+            for tablet in sorted(tablets, key=lambda tablet: tablet.tablet_id):
+                held.enter_context(tablet.write_lock)
         yield
 
 
