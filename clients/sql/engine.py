@@ -35,6 +35,7 @@ from .integers import integer_columns
 from .leaves.planning import Leaf, LeafTable, needs, plan_lines, reads_only, register, register_rows, unread
 from .leaves.reader import LeafReader
 from .merged_columns import merged_columns
+from .moment_texts import moment_texts
 from .noting import NotingStore
 from .order_names import with_order_names, with_repeated_stars
 from .overflow import checked
@@ -365,7 +366,8 @@ class _Running:
     def _exact(self, tables: Mapping[str, pa.Schema]) -> str:
         """Return the text with casts where DataFusion has other types than PostgreSQL."""
         text = exact_moments(exact_numbers(self._text, tables, self._values), tables, self._values)
-        return whole_numbers(exact_parts(text, tables, self._values), tables, self._values)
+        text = exact_parts(moment_texts(text, tables, self._values), tables, self._values)
+        return whole_numbers(text, tables, self._values)
 
     def _frame_of(self, text: str, frame: DataFrame) -> DataFrame:
         """Return the plan of an edited text; ``frame`` is that of the text before."""

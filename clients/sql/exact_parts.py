@@ -83,7 +83,8 @@ def _edits(node: exp.Expr, scope: Scope, kinds: _Spans) -> Iterator[Edit]:
         operand, unit = node.this, _unit(node.args["unit"])
         kind = kinds.of(operand, scope)
         function = _FUNCTION if unit in _LONG else "date_trunc"
-        if kind in (MomentKind.DATE, MomentKind.MOMENT) and unit in (*_SHORT, *_LONG):
+        is_done = function == "date_trunc" and isinstance(operand, exp.Cast) and operand.to.this is exp.DType.TIMESTAMP
+        if kind in (MomentKind.DATE, MomentKind.MOMENT) and unit in (*_SHORT, *_LONG) and not is_done:
             yield from _around(node, operand, f"{function}('{unit}', CAST(", " AS TIMESTAMP(6)))")
 
 

@@ -8,6 +8,7 @@ from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOpti
 
 from .exact_parts import truncating_function
 from .functions import FUNCTIONS
+from .moment_texts import text_function
 from .statement import CATALOG, SCHEMA
 from .text.json_paths import json_functions
 from .whole_numbers import rounding_function
@@ -45,7 +46,7 @@ class Fences:
             .with_default_catalog_and_schema(CATALOG, SCHEMA)
             .with_create_default_catalog_and_schema(True)
         )
-        self._own = (*json_functions(), rounding_function(), truncating_function())
+        self._own = (*json_functions(), rounding_function(), truncating_function(), text_function())
         self._refused: tuple[str, ...] | None = None
 
     def session(self) -> SessionContext:

@@ -58,14 +58,15 @@ def _rounded(
             if kind in (NumberKind.DOUBLE, NumberKind.NUMBER, NumberKind.DECIMAL):
                 is_double = kind == NumberKind.DOUBLE or node.this.find(exp.Parameter)
                 edits += _edits(node, _EVEN if is_double else "round")
-                named |= _named(node)
+                named |= named_as_before(node)
     edits += named.values()
     edits.sort(key=lambda edit: not edit.text.startswith(")"))  # a call that ends where another one begins
     return edited(text, edits) if edits else text
 
 
-def _named(node: exp.Expr) -> dict[int, Edit]:
-    """Return the edit that names a column of the answer as before, if it is a column that is cast. By its place."""
+def named_as_before(node: exp.Expr) -> dict[int, Edit]:
+    """Return the edit that names a column of an SQL query's answer as before, if it is a column that is cast. By its
+    place."""
     while isinstance(node.parent, exp.Cast | exp.Paren):
         node = node.parent
     column: Any = node
@@ -79,13 +80,18 @@ def _named(node: exp.Expr) -> dict[int, Edit]:
 
 def _edits(node: exp.Cast, function: str) -> Iterator[Edit]:
     """Yield the edits that call a function of the operand of a cast."""
-    end = node.to.meta_get("operator")  # of a::int
-    if end is None:
-        start, end, _ = cast_of(node.this, "")
-    else:
-        start = _start(node)
+    start, end = operand_place(node)
     yield Edit(start, start, f"{function}(")
     yield Edit(end, end, ")")
+
+
+def operand_place(node: exp.Cast) -> tuple[int, int]:
+    """Return where in an SQL query, which the dialect ``PlacedSql`` has read, the operand of a cast stands."""
+    end = node.to.meta_get("operator")  # of a::int
+    if end is not None:
+        return _start(node), end
+    start, end, _ = cast_of(node.this, "")
+    return start, end
 
 
 def _start(node: exp.Expr) -> int:

@@ -24,6 +24,7 @@ from ....schemas.cells.wrapped import unwrapped
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import TRUNCATE, ColumnSchema
 from ...convert.casting import cast
+from ..moment_texts import texts_of_moments
 
 _DAY_NANOSECONDS = 86_400_000_000_000
 _TRUE = ("true", "t", "yes", "y", "on", "1")
@@ -230,7 +231,7 @@ def _to_date(array: pa.Array, target: LogicalType) -> pa.Array:
 def _to_text(array: pa.Array, target: LogicalType) -> pa.Array:
     if pa.types.is_decimal(array.type):
         return pa.array([None if x is None else f"{x:f}" for x in array.to_pylist()], pa.string())
-    return array.cast(pa.string())
+    return texts_of_moments(array) if pa.types.is_timestamp(array.type) else array.cast(pa.string())
 
 
 def _from_text(array: pa.Array, target: LogicalType) -> pa.Array:

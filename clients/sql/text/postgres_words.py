@@ -21,6 +21,9 @@ _NAMES = {
 }
 
 
+_TYPES = {"character varying": "varchar", "character": "char"}
+
+
 def with_known_words(text: str, parts: ParsedText) -> str:
     """Return the text of a query, whose ``parts`` these are, in words that DataFusion has."""
     words = [token.text.lower() for token in parts.tokens]
@@ -28,6 +31,8 @@ def with_known_words(text: str, parts: ParsedText) -> str:
     for place, word in enumerate(words):
         if word == "materialized":
             edits += _materialized(parts.tokens, words, place)
+        elif word in _TYPES and parts.tokens[place].token_type in (TokenType.VARCHAR, TokenType.CHAR):
+            edits.append(Edit(parts.tokens[place].start, parts.tokens[place].end + 1, _TYPES[word]))
         elif word == "fetch" and words[place + 1 : place + 2] in (["first"], ["next"]):
             edits += _fetched(parts.tokens, words, place)
     return edited(text, edits) if edits else text

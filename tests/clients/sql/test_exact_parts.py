@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
+from nyala.schemas.errors import InvalidArgumentError
 
 
 @pytest.fixture
@@ -103,6 +104,7 @@ def test_truncated_moments_of_all_years(db: Database, part: str, first: dt.datet
     ("text", "values"),
     [
         ("SELECT date_trunc('month', day) AS x FROM t WHERE id = 3", [dt.datetime(9000, 10, 1)]),
+        ("SELECT date_trunc('hour', day::date) AS x FROM t WHERE id = 3", [dt.datetime(9000, 10, 11)]),
         ("SELECT date_trunc('week', TIMESTAMP '9000-10-11 12:00:00') AS x", [dt.datetime(9000, 10, 6)]),
         (
             "SELECT date_trunc('month', at) AS x FROM t WHERE id > 2 GROUP BY date_trunc('month', at) ORDER BY 1",
@@ -123,3 +125,12 @@ def test_truncated_moments(db: Database, text: str, values: list[Any]) -> None:
     column = db.sql(text).to_arrow()["x"]
     assert column.type == pa.timestamp("us")
     assert column.to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["date_trunc('day', at)", "date_trunc('day', day)", "extract(epoch FROM at - ts)", "date_trunc('month', at)"],
+)
+def test_a_mistake_elsewhere_is_named(db: Database, expression: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="there is no column 'none'"):
+        db.sql(f"SELECT {expression}, none FROM t")
