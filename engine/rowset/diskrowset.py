@@ -412,8 +412,10 @@ class DiskRowSet(RowSet):
         return first, last
 
     def runs(self, lower: bytes | None, upper: bytes | None) -> list[RowRun]:
-        run = RowRun(self, *self.exact_range(lower, upper), max(self.min_key, lower or b""), above=self._key_above)
-        return [run] if run.first < run.last else []
+        first, last = self.exact_range(lower, upper)
+        if first >= last:
+            return []
+        return [RowRun(self, first, last, max(self.min_key, lower or b""), above=self._key_above)]
 
     def _key_above(self, row: int) -> bytes:
         block = -(-row // BLOCK_ROWS)

@@ -227,9 +227,10 @@ class MemRowSet(RowSet):
         return self._runs.whole(self.keys(last))
 
     def runs(self, lower: bytes | None, upper: bytes | None) -> list[RowRun]:
-        orders = self._runs.of(self.keys(self._row_count))
-        keys = self.keys(self._row_count)  # orders may have rows that came meanwhile
-        runs: list[RowRun] = []
+        keys, runs = self.keys(self._row_count), list[RowRun]()
+        orders = self._runs.of(keys)
+        if sum(map(len, orders)) > len(keys):  # others have put rows into them that came meanwhile
+            keys = self.keys(self._row_count)
         for order in orders:
             first = 0 if lower is None else place_of_key(keys, order, lower)
             last = len(order) if upper is None else place_of_key(keys, order, upper)

@@ -175,6 +175,11 @@ class TableVersion:
         if len(found):
             check_here(self.tablets[found[0] if numbers is None else numbers[found[0]]])
 
+    @property
+    def is_all_here(self) -> bool:
+        """Whether all tablets can be read here."""
+        return not self._away
+
     def is_here(self, number: int) -> bool:
         """Whether a tablet, by its index in ``tablets``, can be read here."""
         return number not in self._away

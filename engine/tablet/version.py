@@ -7,7 +7,6 @@ is taken first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..rowset.diskrowset import DiskRowSet
@@ -28,11 +27,9 @@ class Version:
     history_floor: int = 0
     """Snapshots below this timestamp can no longer be read."""
 
-    def rowsets(self) -> Iterator[RowSet]:
-        """Yield all rowsets, those on disk first."""
-        yield from self.on_disk
-        yield from self.frozen
-        yield self.active
+    def rowsets(self) -> tuple[RowSet, ...]:
+        """Return all rowsets, those on disk first."""
+        return (*self.disk, *self.attached, *self.frozen, self.active)
 
     @property
     def on_disk(self) -> tuple[DiskRowSet, ...]:

@@ -50,7 +50,7 @@ def is_plain(spec: ScanSpec) -> bool:
     """Whether a scan has no options but an order and a limit: none are given, or they are what they are when they are
     not given."""
     options = spec.model_fields_set - _PLAIN
-    return all(getattr(spec, name) == getattr(_DEFAULTS, name) for name in options)
+    return not options or all(getattr(spec, name) == getattr(_DEFAULTS, name) for name in options)
 
 
 def parts_of(where: str | dict[str, Any] | None) -> tuple[Form, tuple[Any, ...]] | None:
@@ -60,15 +60,19 @@ def parts_of(where: str | dict[str, Any] | None) -> tuple[Form, tuple[Any, ...]]
     if type(where) is not dict:
         return None
     parts = where.get("args") if where.get("op") == "and" and len(where) == 2 else [where]
-    if type(parts) is not list or not 0 < len(parts) <= _PARTS_MAX or not all(map(_is_comparison, parts)):
+    if type(parts) is not list or not 0 < len(parts) <= _PARTS_MAX:
         return None
-    return tuple((part["column"], part["op"]) for part in parts), tuple(part["value"] for part in parts)
-
-
-def _is_comparison(part: Any) -> bool:
-    if type(part) is not dict or len(part) != 3 or "value" not in part:
-        return False
-    return type(part.get("op")) is str and part["op"] in _OPS and type(part.get("column")) is str
+    form: list[tuple[str, ComparisonOp]] = []
+    literals: list[Any] = []
+    for part in parts:
+        if type(part) is not dict or len(part) != 3 or "value" not in part:
+            return None
+        column, op = part.get("column"), part.get("op")
+        if type(column) is not str or type(op) is not str or op not in _OPS:
+            return None
+        form.append((column, cast(ComparisonOp, op)))
+        literals.append(part["value"])
+    return tuple(form), tuple(literals)
 
 
 def _parts_of_text(where: str) -> tuple[Form, tuple[Any, ...]] | None:

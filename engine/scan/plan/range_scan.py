@@ -147,13 +147,15 @@ class RangeScans:
         plan = self._plan(spec, version, form, literals)
         if plan is None:
             return None
-        if len(version.tablets) > _TABLETS_MAX or not all(map(version.is_here, range(len(version.tablets)))):
+        if len(version.tablets) > _TABLETS_MAX or not version.is_all_here:
             raise UndecidedError
         keys, snapshot = plan.keys(literals, version.schema, version.encoder), self._snapshot()
         versions = [tablet.version for tablet in version.tablets]
         if table.version is not version or any(snapshot < each.history_floor for each in versions):
             raise UndecidedError
-        rowsets = [rowset for each in versions for rowset in each.rowsets()]
+        rowsets = (
+            versions[0].rowsets() if len(versions) == 1 else [part for each in versions for part in each.rowsets()]
+        )
         count = PruneCount()
         if (rows := short_rows(rowsets, keys, limit, snapshot, plan.read, count)) is None:
             raise LongRangeError

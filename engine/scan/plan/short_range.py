@@ -92,7 +92,8 @@ def _runs(rowsets: Sequence[RowSet], keys: KeyRange, is_whole: bool) -> list[Run
         return None
     runs: list[Run] = []
     for rowset in rowsets:
-        runs += ((rowset, run) for run in rowset.runs(keys.lower, keys.upper))
+        for run in rowset.runs(keys.lower, keys.upper):
+            runs.append((rowset, run))
         if len(runs) > _RUNS_MAX or (is_whole and sum(len(run) for _, run in runs) > ROWS_MAX):
             return None
     return runs

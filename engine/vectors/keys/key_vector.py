@@ -164,11 +164,12 @@ def first_occurrences(keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
 def lower_bound(sorted_keys: KeyVector, bound: bytes) -> int:
     """Return how many encoded keys sort before ``bound``: the first row at or after it."""
     if isinstance(sorted_keys, U64Keys):
-        word = _bound_word(bound, sorted_keys.width)
-        is_longer = len(bound) > sorted_keys.width  # then an equal key is its prefix, and so smaller
+        width = sorted_keys.width
+        word = int.from_bytes(bound[:width].ljust(width, b"\0"), "big")
+        is_longer = len(bound) > width  # then an equal key is its prefix, and so smaller
         # numpy's search gives up the GIL, and with many threads it takes longer to get it back than to search.
         find = bisect_right if is_longer else bisect_left
-        return find(memoryview(sorted_keys.values), int(word))  # pyright: ignore[reportArgumentType]
+        return find(memoryview(sorted_keys.values), word)  # pyright: ignore[reportArgumentType]
     places = address_of(sorted_keys.offsets), address_of(sorted_keys.data)
     cells = np.frombuffer(bound, np.uint8)
     return int(kernels.string_lower_bound(*places, len(sorted_keys), address_of(cells), len(bound)))
