@@ -69,7 +69,7 @@ def moment_parameters(values: Mapping[str, pa.Scalar] | None) -> tuple[tuple[str
 @remembered
 def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, MomentKind], ...]) -> str:
     scopes, by_query = scopes_of(text)
-    kinds = Moments({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
+    kinds = MomentKinds({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
     if stars := listed_stars(scopes, kinds, (MomentKind.DATE, MomentKind.MOMENT)):
         return _exact(edited(text, stars), tables, parameters)
     groups = [group for scope in scopes for group in (*groups_of(scope, _operands), *set_groups(scope))]
@@ -80,7 +80,7 @@ def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple
     return edited(text, edits) if edits else text
 
 
-def _with_hours(node: exp.Expr, scope: Scope, kinds: Moments) -> Iterator[Cast]:
+def _with_hours(node: exp.Expr, scope: Scope, kinds: MomentKinds) -> Iterator[Cast]:
     """Yield the cast of a date to which hours are added: DataFusion would leave them out."""
     if not isinstance(node, exp.Add | exp.Sub):
         return
@@ -98,7 +98,7 @@ def _seconds(casts: Sequence[Cast], text: str) -> list[Edit]:
     return [Edit(end - 1, end - 1, ":00") for start, end, _ in casts if _SHORT.fullmatch(text[start + 1 : end - 1])]
 
 
-def _rounded(operands: Group, kinds: Moments, text: str) -> Iterator[Edit]:
+def _rounded(operands: Group, kinds: MomentKinds, text: str) -> Iterator[Edit]:
     """Yield the edits that round literals which are compared with timestamps to microseconds."""
     if kinds.most_of(operands) not in (MomentKind.MOMENT, MomentKind.NANOSECONDS):
         return
@@ -130,7 +130,7 @@ def _operands(node: exp.Expr) -> Iterator[Sequence[exp.Expr]]:
         yield [node.this, node.expression]
 
 
-def _casts(operands: Group, kinds: Moments) -> Iterator[Cast]:
+def _casts(operands: Group, kinds: MomentKinds) -> Iterator[Cast]:
     """Yield the casts of what is compared with timestamps."""
     if kinds.most_of(operands) not in (MomentKind.MOMENT, MomentKind.NANOSECONDS):
         return
@@ -143,7 +143,7 @@ def _casts(operands: Group, kinds: Moments) -> Iterator[Cast]:
 
 
 @dataclass
-class Moments(Kinds):
+class MomentKinds(Kinds):
     """Which of the expressions of an SQL query are timestamps, dates and others."""
 
     parameters: Mapping[str, MomentKind] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
 from ...schemas import compute as pc
-from .exact_moments import MomentKind, Moments, kind_of_type, moment_parameters
+from .exact_moments import MomentKind, MomentKinds, kind_of_type, moment_parameters
 from .kinds import Columns, Kind, columns_of
 from .text.edits import Edit, edited
 from .text.placed import cast_of, scopes_of
@@ -100,7 +100,7 @@ def _unit(node: Any) -> str:
     return node.name.lower().removesuffix("s") if isinstance(node, exp.Var | exp.Literal) else ""
 
 
-class _Spans(Moments):
+class _Spans(MomentKinds):
     """Which of the expressions of an SQL query are moments, and which differences of these."""
 
     def _of(self, node: Any, scope: Scope) -> Kind:

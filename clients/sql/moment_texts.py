@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
 from ...schemas import compute as pc
-from .exact_moments import MomentKind, Moments, kind_of_type, moment_parameters
+from .exact_moments import MomentKind, MomentKinds, kind_of_type, moment_parameters
 from .kinds import Columns, columns_of
 from .text.edits import Edit, edited
 from .text.placed import cast_of, scopes_of
@@ -50,7 +50,7 @@ def moment_texts(text: str, tables: Mapping[str, pa.Schema], values: Mapping[str
 @remembered
 def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple[tuple[str, MomentKind], ...]) -> str:
     scopes, by_query = scopes_of(text)
-    kinds = Moments({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
+    kinds = MomentKinds({name: dict(columns) for name, columns in tables}, by_query, parameters=dict(parameters))
     wraps: list[tuple[int, int, str, str]] = []
     names: dict[int, Edit] = {}
     for scope in scopes:
@@ -64,7 +64,7 @@ def _exact(text: str, tables: tuple[tuple[str, Columns], ...], parameters: tuple
     return edited(text, [*ends, *starts, *names.values()]) if wraps else text
 
 
-def _wraps(node: exp.Expr, scope: Scope, kinds: Moments) -> Iterator[tuple[int, int, str, str]]:
+def _wraps(node: exp.Expr, scope: Scope, kinds: MomentKinds) -> Iterator[tuple[int, int, str, str]]:
     """Yield what goes before and after an operand that becomes text: its start, its end and the two."""
     if isinstance(node, exp.Cast) and node.to.this in _TEXTS:
         before, after = _written(node.this, scope, kinds)
@@ -86,7 +86,7 @@ def _cut(length: str) -> tuple[str, str]:
     return "left(CAST(", f" AS TEXT), {length})"
 
 
-def _written(node: Any, scope: Scope, kinds: Moments) -> tuple[str, str]:
+def _written(node: Any, scope: Scope, kinds: MomentKinds) -> tuple[str, str]:
     """Return what goes around a timestamp that becomes text; nothing around others."""
     is_moment = kinds.of(node, scope) in (MomentKind.MOMENT, MomentKind.NANOSECONDS)
     return (f"{_FUNCTION}(CAST(", " AS TIMESTAMP(6)))") if is_moment else ("", "")

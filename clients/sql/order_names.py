@@ -110,7 +110,7 @@ def _is_alone(column: exp.Column) -> bool:
     return isinstance(column.parent, exp.Ordered) and not column.table
 
 
-def _is_of_table(column: exp.Column, query: exp.Select, inputs: Collection[str]) -> bool:
+def _is_of_table(column: exp.Column, query: exp.Expr, inputs: Collection[str]) -> bool:
     """Whether a name in ORDER BY, which a column of the answer has, is that of a table's column."""
     if column.table:
         return True

@@ -54,11 +54,11 @@ def with_microseconds(text: str, parts: ParsedText) -> str:
             is_type, literal = _literal(tokens, place, bool(opened and opened[-1]))
             if literal is not None and _SHORT.fullmatch(literal.text):
                 edits.append(Edit(literal.end, literal.end, ":00"))
-            is_fine = literal is not None and _FINE.fullmatch(literal.text.strip()) is not None
-            if is_type and not (is_fine and _FIRST <= literal.text.strip()[:4] <= _LAST):
+            fine = literal if literal is not None and _FINE.fullmatch(literal.text.strip()) else None
+            if is_type and not (fine is not None and _FIRST <= fine.text.strip()[:4] <= _LAST):
                 edits.append(Edit(token.end + 1, token.end + 1, "(6)"))
-                if is_fine:
-                    edits.append(Edit(literal.start + 1, literal.end, with_six_digits(literal.text)))
+                if fine is not None:
+                    edits.append(Edit(fine.start + 1, fine.end, with_six_digits(fine.text)))
     return edited(text, edits) if edits else text
 
 
