@@ -184,10 +184,11 @@ def _handed_over(served: Served, table: Table, source: str, target: str) -> Riva
         for attempt in range(_ATTEMPTS):
             rival = Rival(_Reached(servers), table, uuid.uuid4().hex, source, target)
             try:
-                begun = rival.brought()
-                rival.target.tablets(ASKED)  # it discards what an attempt before has prepared
-                rival.target.move_prepare(begun)
-                rival.handed_over(begun)
+                with answered_within(_QUESTION_SECONDS):  # the former holder may never answer
+                    begun = rival.brought()
+                    rival.target.tablets(ASKED)  # it discards what an attempt before has prepared
+                    rival.target.move_prepare(begun)
+                    rival.handed_over(begun)
                 return rival
             except StoreError:
                 if attempt == _ATTEMPTS - 1:
