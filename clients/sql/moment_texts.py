@@ -15,10 +15,10 @@ from datafusion import ScalarUDF, udf
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
-from ...schemas import compute as pc
 from .exact_moments import MomentKind, MomentKinds, kind_of_type, moment_parameters
 from .kinds import Columns, columns_of
 from .text.edits import Edit, edited
+from .text.microseconds import texts_of_moments
 from .text.placed import cast_of, scopes_of
 from .text.remembered import remembered
 from .whole_numbers import named_as_before, operand_place
@@ -31,11 +31,6 @@ _FUNCTION = "moment_text"
 def text_function() -> ScalarUDF:
     """Return the function of DataFusion that writes a timestamp."""
     return udf(texts_of_moments, [pa.timestamp("us")], pa.string(), "immutable", _FUNCTION)
-
-
-def texts_of_moments(cells: pa.Array) -> pa.Array:
-    """Return timestamps as PostgreSQL writes them: without zeros at the end of their seconds."""
-    return pc.replace_substring_regex(cells.cast(pa.timestamp("us")).cast(pa.string()), r"(\.000000|0{1,5})$", "")
 
 
 def moment_texts(text: str, tables: Mapping[str, pa.Schema], values: Mapping[str, pa.Scalar] | None = None) -> str:

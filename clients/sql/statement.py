@@ -44,7 +44,7 @@ from .text.precedence import with_parentheses, with_powers
 from .text.remembered import remembered
 from .text.right_joins import without_right_joins
 from .text.row_values import with_row_values
-from .time_travel import Moments, in_time, moves_in_time
+from .text.time_travel import Moments, in_time, moves_in_time
 
 TEXT_MAX = 1 << 20
 PARAMETERS_MAX = 1000

@@ -221,14 +221,14 @@ def shared_key(rowsets: Sequence[DiskRowSet]) -> SharedKey | None:
 
 def _overlapping(rowsets: Sequence[DiskRowSet]) -> list[DiskRowSet]:
     """Return those whose key ranges have keys in common with that of another."""
-    found: dict[DiskRowSet, None] = {}
+    shared: dict[DiskRowSet, None] = {}
     farthest: DiskRowSet | None = None
     for rowset in sorted(rowsets, key=lambda rowset: rowset.min_key):
         if farthest is not None and rowset.min_key <= farthest.max_key:
-            found |= {farthest: None, rowset: None}
+            shared |= {farthest: None, rowset: None}
         if farthest is None or rowset.max_key > farthest.max_key:
             farthest = rowset
-    return list(found)
+    return list(shared)
 
 
 def _source_of(rows: MergedRows, position: int) -> tuple[int, int]:

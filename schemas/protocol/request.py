@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from ..errors import ConflictError
-from ..table.column import ColumnSchema
 from ..table.names import check_same
 
 Given = ParamSpec("Given")
@@ -52,6 +51,15 @@ class Request:
     """Who asks; empty if nobody knows."""
     may_wait: bool = True
     """Whether it may wait for a disk; else reads that have to raise NotInMemoryError."""
+
+
+class _Column(Protocol):
+    """A column of a table's schema."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
 
 
 class _Thread(threading.local):
@@ -109,7 +117,7 @@ def check_meant(name: str, table_id: int) -> None:
         check_same(name, table_id, meant.get(name))
 
 
-def check_columns_meant(table: str, columns: Iterable[ColumnSchema]) -> None:
+def check_columns_meant(table: str, columns: Iterable[_Column]) -> None:
     """Check that the columns by which a store does a request are those that this thread means by their names.
 
     Raises:

@@ -24,7 +24,7 @@ from ....schemas.cells.wrapped import unwrapped
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import TRUNCATE, ColumnSchema
 from ...convert.casting import cast
-from ..moment_texts import texts_of_moments
+from ..text.microseconds import texts_of_moments
 
 _DAY_NANOSECONDS = 86_400_000_000_000
 _TRUE = ("true", "t", "yes", "y", "on", "1")

@@ -1,4 +1,5 @@
-"""Types of timestamps, which DataFusion takes for nanoseconds: years from 1677 to 2262. The store has microseconds.
+"""Types and texts of timestamps. DataFusion takes them for nanoseconds, of years from 1677 to 2262; the store has
+microseconds.
 
 ``TIMESTAMP '9999-12-31'`` becomes ``TIMESTAMP(6) '9999-12-31'``, and so do casts. A literal with more than six digits
 of a second stays as it is in these years.
@@ -11,8 +12,10 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 
+import pyarrow as pa
 from sqlglot.tokenizer_core import Token, TokenType
 
+from ....schemas import compute as pc
 from .edits import Edit, edited
 from .parsed_text import ParsedText
 
@@ -36,6 +39,11 @@ def with_six_digits(moment: str) -> str:
     except (ValueError, OverflowError):
         return moment
     return f"{rounded.isoformat(' ', 'microseconds')}{match[3]}"
+
+
+def texts_of_moments(cells: pa.Array) -> pa.Array:
+    """Return timestamps as PostgreSQL writes them: without zeros at the end of their seconds."""
+    return pc.replace_substring_regex(cells.cast(pa.timestamp("us")).cast(pa.string()), r"(\.000000|0{1,5})$", "")
 
 
 def with_microseconds(text: str, parts: ParsedText) -> str:

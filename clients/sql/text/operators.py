@@ -57,9 +57,9 @@ def _written(text: str, node: exp.Expr) -> str | None:
     places = [place_in_chain(each) for each in operands if not isinstance(each, exp.Identifier)]
     if None in places:
         return None
-    known = [place for place in places if place is not None]
-    start, end = known[0].start, known[-1].end
-    first, *others = (text[place.start : place.end] for place in known)
+    there = [place for place in places if place is not None]
+    start, end = there[0].start, there[-1].end
+    first, *others = (text[place.start : place.end] for place in there)
     if isinstance(node, exp.BitwiseXor):
         answer = f"(({first}) ^ ({others[0]}))"
     elif isinstance(node, exp.BitwiseNot):
@@ -70,7 +70,7 @@ def _written(text: str, node: exp.Expr) -> str | None:
         end, answer = node.expression.meta["end"] + 1, first
     else:
         low, high = others
-        is_not = "not" in text[known[0].end : known[1].start].lower().split()
+        is_not = "not" in text[there[0].end : there[1].start].lower().split()
         answer = f"({'NOT ' * is_not}({first} BETWEEN {low} AND {high} OR {first} BETWEEN {high} AND {low}))"
     return edited(text, [Edit(start, end, answer)])
 

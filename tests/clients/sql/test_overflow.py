@@ -192,9 +192,9 @@ def test_names_and_types_are_those_of_the_query(db: Database, table: nyala.Table
     assert list(result.to_pylist()[0].values()) == [4, 3, 2]
 
 
-def test_a_name_of_the_answer_hides_a_column_of_integers(db: Database, table: nyala.Table) -> None:
+def test_a_column_of_integers_hides_a_name_of_the_answer_in_an_expression(db: Database, table: nyala.Table) -> None:
     text = "SELECT price AS id FROM t WHERE price IS NOT NULL ORDER BY id * 1 DESC"
-    assert db.sql(text).to_arrow()["id"].to_pylist() == [2.0, 0.5, -1.0]
+    assert db.sql(text).to_arrow()["id"].to_pylist() == [-1.0, 2.0, 0.5]
     tables = (("t", (("id", 63), ("price", 0))),)
     for text in (
         "SELECT price AS id FROM t ORDER BY id + 1",

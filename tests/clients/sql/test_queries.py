@@ -236,7 +236,6 @@ REFUSED: list[tuple[str, Any, type[StoreError], str]] = [
     ("SELECT u FROM homes h, unnest(ARRAY[h.id]) AS x(u)", None, InvalidArgumentError, "no column h.id here"),
     ("SELECT u FROM homes, unnest(string_to_array(city, 'a')) AS x(u)", None, InvalidArgumentError, "write a join"),
     ("SELECT id FROM homes WHERE avg(id) OVER () > 3", None, InvalidArgumentError, "window functions are not allowed"),
-    ('SELECT id FROM homes ORDER BY city COLLATE "C"', None, InvalidArgumentError, "COLLATE is not supported"),
     (
         "SELECT arrays_overlap([1], [1])",
         None,

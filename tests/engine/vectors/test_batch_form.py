@@ -76,7 +76,8 @@ def test_a_message_is_the_batch_of_its_cells(write: Any, count: int, seed: int) 
     chosen = np.array(sorted(random.sample(range(2 * count), count)), np.int64)
     table, nulls, texts = table_of(arrays, 2 * count, chosen)
     sizes = np.zeros(2 * len(kinds) + 2, np.int64)
-    measure_columns(*map(address_of, (table, nulls)), len(kinds) + 1, address_of(chosen), count, address_of(sizes))
+    cells = address_of(table), address_of(nulls), len(kinds) + 1
+    measure_columns(*cells, address_of(chosen), count, address_of(sizes))
     lengths = [
         0 if WIDTHS[each.type] else sum(len(cell) for cell in each.cast(pa.binary()).to_pylist() if cell)
         for each in arrays
@@ -89,10 +90,10 @@ def test_a_message_is_the_batch_of_its_cells(write: Any, count: int, seed: int) 
     for _ in range(2):  # the first one changes nothing in the form
         message = form.message(count, needed)
         where = address_of(chosen), count, address_of(sizes), form.address, address_of(message)
-        body = write(*map(address_of, (table, nulls)), len(kinds) + 1, *where)
+        body = write(*cells, *where)
         assert form.head_bytes + body <= len(message) - SLACK_BYTES and body % 64 == 0
         assert not any(message[form.head_bytes + body :]), "written past the body"
-        found = pa.ipc.read_record_batch(pa.py_buffer(memoryview(message)[: form.head_bytes + body]), schema)
+        found = pa.ipc.read_record_batch(pa.py_buffer(message[: form.head_bytes + body].data), schema)
         found.validate(full=True)
         expected = pa.RecordBatch.from_arrays(arrays, schema=schema)
         assert found.equals(expected, check_metadata=True)

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from ...schemas.cells.timestamp import read_moment
-from ...schemas.errors import InvalidArgumentError
-from .text.edits import Edit, edited
-from .text.names import lower, quoted
-from .text.parsed_text import ParsedText
-from .text.written import place_of
+from ....schemas.cells.timestamp import read_moment
+from ....schemas.errors import InvalidArgumentError
+from .edits import Edit, edited
+from .names import lower, quoted
+from .parsed_text import ParsedText
+from .written import place_of
 
 _MOMENT = "a moment in a query is text, as in '2026-01-31 12:00:00', a timestamp of the store, or a parameter"
 
