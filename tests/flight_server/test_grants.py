@@ -98,10 +98,10 @@ def test_the_rules_look_at_every_field_of_a_request() -> None:
     neither |= {"partition", "here", "tablets_here", "lease", "pin", "planned", "now"}
     assert ScanSpec.model_fields.keys() == of_columns | of_keys | neither
     assert ChangeSpec.model_fields.keys() == {"since", "until", "before", "every"}
-    statement = {"table", "kind", "set", "where", "as_of", "durability", "writer", "seq", "here"}
+    statement = {"table", "kind", "set", "where", "as_of", "durability", "writer", "seq", "here", "table_id"}
     assert Statement.model_fields.keys() == statement
     write = {"table", "op", "atomic", "durability", "writer", "commit", "if_timestamp", "stage"}
-    write |= {"count_replaced", "rules"}
+    write |= {"count_replaced", "rules", "table_id"}
     assert WriteCommand.model_fields.keys() == write
     assert Stage.model_fields.keys() == {"transaction", "part", "table_id"}
     assert TableOptions.model_fields.keys() == {*QUOTAS, *UPKEEP, "comment", "order_by", "ttl"}
