@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,7 +44,9 @@ LONGEST = (
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Print the thread that crashed, and no other: pytest's own report ends after a hundred threads, and a process that
-    has run servers may have more."""
+    has run servers may have more. Take Ctrl-C, which shells have their jobs in the background ignore: tests send it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if fault_handler_stderr_fd_key in config.stash:
         faulthandler.enable(config.stash[fault_handler_stderr_fd_key], all_threads=False)
 
