@@ -53,6 +53,8 @@ class Campaign:
     swarm: drawn.Swarm = drawn.PLAIN
     calm: float = 1
     """So many times longer are the pauses of clients: several campaigns at once then have processors enough."""
+    moments: int = 20_000
+    """How often each store is read at a drawn moment when all is over."""
     done: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, list[float]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -88,7 +90,7 @@ class Campaign:
             with suppress(Exception):
                 cluster.close()
             raise
-        checked = check(cluster, folder / "cache")
+        checked = check(cluster, folder / "cache", self.moments)
         self._count(cluster)  # the check reads all snapshots that were kept once more
         self.counts += Counter(vars(checked)) + Counter(stores=1)
         self._tell()
@@ -122,7 +124,8 @@ class Campaign:
         return (
             f"{self.done.total()} faults ({done}); acknowledged {counts['writes']}, 0 lost; reads of now "
             f"{counts['reads']}, 0 stale; snapshots read again {counts['there'] + counts['elsewhere']}, of another "
-            f"process {counts['elsewhere']}, single rows of them {counts['points']}, 0 changed; stores checked "
+            f"process {counts['elsewhere']}, single rows of them {counts['points']}, rows at drawn moments "
+            f"{counts['moments']}, 0 changed; stores checked "
             f"{counts['stores']}: {counts['claims']} claims, {counts['changes']} changes, {counts['swept']} swept, "
             "0 missing, 0 leaked; "
             f"until a write was acknowledged elsewhere (median, maximum): {seconds}"

@@ -33,13 +33,15 @@ class Checked:
     swept: int
 
 
-def check(cluster: Cluster, cache: Path) -> Checked:
-    """Check all of a store: its log, its files, its rows, its change feed, and that nothing else is left."""
+def check(cluster: Cluster, cache: Path, moments: int) -> Checked:
+    """Check all of a store: its log, its files, its rows, now and before, its change feed, and that nothing else is
+    left. ``moments``: how often it reads a register at a drawn moment."""
     home = cluster.home
     slots = check_sound(home)
     own = keywords(bucket_cache=str(cache), lease_seconds=cluster.lease_seconds)
     with nyala.open(cluster.url, name="a", **own) as database:
         changes = _check_contents(cluster, database)
+        _check_moments(cluster, database, moments)
     return Checked(slots.end, len(slots.claims), changes, check_swept(home))
 
 
@@ -78,6 +80,15 @@ def _check_contents(cluster: Cluster, database: nyala.Database) -> int:
     known_rows = {_cells(row) for writer in cluster.writers for row in writer.oracle.now().values()}
     assert live == known_rows, f"rows differ: {sorted(live ^ known_rows)[:3]}"
     return len(found)
+
+
+def _check_moments(cluster: Cluster, database: nyala.Database, count: int) -> None:
+    """Read registers at drawn moments, many of them the first or last of a value."""
+    table = database.table("r")
+    for register, moment, value in cluster.registers.drawn(cluster.random, cluster.begin, count):
+        found = table.scan(["v"], where=f"k = {register}", as_of=moment).to_arrow()["v"].to_pylist()
+        assert found == [value], f"register {register} was {value} at {moment}, and now shows {found}"
+        cluster.snapshots.counts["moments"] += 1
 
 
 def _cells(row: Row) -> tuple:

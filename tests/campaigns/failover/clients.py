@@ -65,7 +65,7 @@ def write_registers(
         value = registers.send(register)
         result, life = caller.write("r", [{"k": register, "v": value}], "upsert", name, seq)
         assert result.applied == 1, result
-        registers.acknowledge(register, value)
+        registers.acknowledge(register, value, result.timestamp)
         answers.add(life)
         seq += 1
         time.sleep(calm * _WRITE_PAUSE_SECONDS)

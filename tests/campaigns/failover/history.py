@@ -8,8 +8,9 @@ All clients are threads of one process, so that "before" is what their locks mak
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -27,6 +28,8 @@ class Registers:
     def __init__(self, count: int) -> None:
         self._known = [0] * count
         self._sent = [0] * count
+        self._moments: list[list[int]] = [[] for _ in range(count)]
+        """When each value of a register was written; the first is 1."""
         self._mutex = threading.Lock()
         self.checked = 0
 
@@ -39,10 +42,25 @@ class Registers:
             self._sent[register] += 1
             return self._sent[register]
 
-    def acknowledge(self, register: int, value: int) -> None:
+    def acknowledge(self, register: int, value: int, timestamp: int) -> None:
         """Take note that a write was acknowledged."""
         with self._mutex:
+            moments = self._moments[register]
+            assert value == len(moments) + 1, f"register {register}: value {value} after {len(moments)}"
+            assert not moments or timestamp > moments[-1], f"register {register}: {timestamp} after {moments[-1]}"
+            moments.append(timestamp)
             self._known[register] = max(self._known[register], value)
+
+    def drawn(self, random: Random, since: int, count: int) -> Iterator[tuple[int, int, int]]:
+        """Yield registers, moments from ``since`` on, and the value that each had then. No moment lies behind the last
+        acknowledged write: another may have followed that nobody acknowledged."""
+        written = [register for register, moments in enumerate(self._moments) if moments and moments[-1] >= since]
+        for _ in range(count if written else 0):
+            register = random.choice(written)
+            moments = self._moments[register]
+            near = random.choice(moments) - random.randrange(2)
+            moment = max(since, near if random.random() < 0.5 else random.randint(since, moments[-1]))
+            yield register, moment, bisect_right(moments, moment)
 
     def before(self) -> list[int]:
         """Return what a read that begins now must show at least."""

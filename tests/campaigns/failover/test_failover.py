@@ -17,13 +17,14 @@ FEW: dict[str, dict[Fault, int]] = {
 
 @pytest.mark.parametrize("way", [pytest.param("directory", marks=pytest.mark.night), "moto"])
 def test_nothing_is_lost_doubled_or_stale_when_servers_fail(way: str, tmp_path: Path) -> None:
-    campaign = Campaign(seed=3, lease_seconds=1.0, faults=FEW[way], servers=2)
+    campaign = Campaign(seed=3, lease_seconds=1.0, faults=FEW[way], servers=2, moments=500)
     with PLACES[way](tmp_path / "bucket") as place:
         campaign.run(place, tmp_path, faults=len(FEW[way]))
     print(campaign.summary())
     assert campaign.counts["stores"] == 1
     assert campaign.done.total() == len(FEW[way]) and campaign.seconds, "nobody took over"
     assert campaign.counts["writes"] > 30, "too little was written to mean anything"
+    assert campaign.counts["moments"] == 500
     assert campaign.counts["reads"] > 10 and campaign.counts["elsewhere"] > 0, "too little was read to mean anything"
 
 
