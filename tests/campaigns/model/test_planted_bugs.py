@@ -211,6 +211,7 @@ SEEDS: dict[Callable[..., None], int] = {
     history_forgotten_by_a_merge: 7,
     redo_collapsed_whatever_history_says: 6,
     single_rows_replace_values: 4,
+    tablet_left_out_in_which_a_range_of_keys_begins: 4,
     undo_dropped_too_early: 2,
     zone_maps_believed_under_deletes: 15,
 }
