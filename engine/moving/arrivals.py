@@ -16,7 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from ...schemas.errors import AlreadyPresentError, ConflictError, CorruptionError, InvalidArgumentError, NotFoundError
+from ...schemas.errors import (
+    AlreadyPresentError,
+    ConflictError,
+    CorruptionError,
+    InvalidArgumentError,
+    NotFoundError,
+    StoreError,
+)
 from ...schemas.protocol.request import NOBODY
 from ...schemas.rows.write import Durability
 from ...schemas.store.moving import HandedOver, MoveFile, MoveLacking, MoveRound
@@ -142,13 +149,13 @@ class Arrivals:
 
         Raises:
             ConflictError: a file is missing, the round is not the last, or another move has prepared the tablet: its
-                source may have handed it over.
+                source may have handed it over. Or the move was aborted meanwhile.
             CorruptionError: the files are not those of the tablet.
             StorageFullError, UnavailableError: it could not be made durable; or as for ``copy``.
         """
         self._check(asked, table)
         arrival = self._of(asked.move)
-        with arrival.turn("to prepare the tablet"):
+        with arrival.turn("to prepare the tablet"), self._unless_aborted(arrival):
             missing = [file.name for file in asked.files if file.name not in arrival.done]
             if missing or not asked.last:
                 raise ConflictError(
@@ -273,14 +280,15 @@ class Arrivals:
         arrival = self._of(move)
         with arrival.turn(f"the file {file.name!r}"):
             if self._of(move) is not arrival:
-                raise ConflictError(f"the move {move!r} was aborted")
+                raise _aborted(move)
             arrival.used_at = self._now()
             rowset = arrival.rowset_of(file)
             if file.name in arrival.done:  # a manifest may name it by now
                 yield arrival, None
                 return
             try:
-                yield arrival, rowset
+                with self._unless_aborted(arrival):
+                    yield arrival, rowset
             finally:
                 arrival.used_at = self._now()
                 with self._lock:
@@ -288,7 +296,17 @@ class Arrivals:
                     if not is_open:
                         self._remove_late(arrival, file)
             if not is_open:
-                raise ConflictError(f"the move {move!r} was aborted")
+                raise _aborted(move)
+
+    @contextmanager
+    def _unless_aborted(self, arrival: Arrival) -> Iterator[None]:
+        """Raise ConflictError for whatever fails because the move was aborted meanwhile: its files were removed."""
+        try:
+            yield
+        except StoreError as error:
+            if self._open.get(arrival.round.move) is not arrival:
+                raise _aborted(arrival.round.move) from error
+            raise
 
     def _remove_late(self, arrival: Arrival, file: MoveFile) -> None:
         """Remove what came of a file after its move was aborted."""
@@ -359,7 +377,7 @@ class Arrivals:
         """Let the manifest name the files, and then remove those that only an earlier round had: the source compacted
         them away after they had arrived."""
         if self._open.get(arriving.name) is not arrival:
-            raise ConflictError(f"the move {arriving.name!r} was aborted")
+            raise _aborted(arriving.name)
         old = self._arriving_at(empty)
         if old and old.name != arriving.name:
             raise ConflictError(
@@ -437,6 +455,10 @@ class Arrivals:
             table.changed(asked.last_change)
             table.version = version
             table.redefined()
+
+
+def _aborted(move: str) -> ConflictError:
+    return ConflictError(f"the move {move!r} was aborted")
 
 
 def arrived(manifest: Manifest, table: Table) -> list[tuple[TabletEntry, MovedEntry]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import nyala
 from nyala.clients.api.table import Table
+from nyala.engine.moving import arrivals
+from nyala.engine.moving.arrivals import Arrivals
+from nyala.engine.tablet.open import open_tablet
 from nyala.schemas.errors import ConflictError, UnavailableError
-from nyala.schemas.store.moving import MoveState
+from nyala.schemas.store.moving import MoveFetch, MoveState
 from nyala.schemas.table.alter import Alteration, RenameTable
 from tests.clients.cluster.pair import Pair
 from tests.clients.cluster.rival import COUNT, SCHEMA, Rival, check, filled, rows
@@ -46,18 +51,60 @@ def test_a_move_that_was_given_up_does_not_come_back(pair: Pair, table: Table) -
     check(table, 0)
 
 
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_a_move_that_is_aborted_while_it_is_prepared_damages_nothing(
+    pair: Pair, table: Table, monkeypatch: pytest.MonkeyPatch, is_prepared: bool
+) -> None:
+    """Another move begins at the source; whoever meets what this one has prepared throws it away."""
+    rival = Rival(pair, table, "first")
+    begun = rival.brought()
+    if is_prepared:
+        rival.target.move_prepare(begun)
+
+    def late(*given: Any) -> Any:
+        rival.source.move_abort("first")
+        pair.stores["b"].move_abort("first")
+        return open_tablet(*given)
+
+    monkeypatch.setattr(arrivals, "open_tablet", late)
+    with pytest.raises(ConflictError, match="'first' was aborted"):
+        rival.target.move_prepare(begun)
+    monkeypatch.undo()
+    assert not pair.stores["b"].health().damaged
+    pair.db.move_tablet("t", rival.tablet, "b", server="a")
+    check(table, 0)
+
+
+def test_a_file_whose_move_is_aborted_while_it_is_written_is_no_fault_of_the_disk(
+    pair: Pair, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rival = Rival(pair, table, "first")
+    begun = rival.source.move_begin(rival.begin(last=True))
+    rival.target.move_receive(begun)
+    write = Arrivals._write_as_it_is
+
+    def aborted(self: Arrivals, *given: Any) -> None:
+        write(self, *given)
+        pair.stores["b"].move_abort("first")
+
+    monkeypatch.setattr(Arrivals, "_write_as_it_is", aborted)
+    with pytest.raises(ConflictError, match="'first' was aborted"):
+        rival.target.move_fetch(MoveFetch(move="first", source="a", file=begun.files[0]))
+    assert not pair.stores["b"].health().damaged
+
+
 @pytest.mark.parametrize("verb", ["abort", "drop_idle"])
 def test_the_files_of_a_tablet_that_is_served_stay(pair: Pair, table: Table, verb: str) -> None:
     """Somebody who has looked before the tablet was taken over throws the move away after it."""
     rival = Rival(pair, table, "first")
     begun = rival.brought()
-    arrivals = pair.stores["b"]._mover.arrivals
-    arrival = arrivals._open["first"]
+    target = pair.stores["b"]._mover.arrivals
+    arrival = target._open["first"]
     rival.target.move_prepare(begun)
     rival.target.move_take_over(rival.handed_over(begun))
     rival.source.move_forget("first")
-    arrivals._open["first"] = arrival
-    getattr(arrivals, verb)("first")
+    target._open["first"] = arrival
+    getattr(target, verb)("first")
     pair.crash("b")
     check(table, 0)
 
