@@ -150,11 +150,13 @@ def main() -> None:
     parser.add_argument("--planted", choices=sorted(PLANTED), default="", help="a mistake that it must find")
     parser.add_argument("--only", choices=sorted(fault.__name__ for fault in FAULTS), help="this fault again and again")
     parser.add_argument("--calm", type=float, default=1.0, help="pauses of clients, beside those of a full load")
+    parser.add_argument("--moments", type=int, default=20_000, help="reads of each store at drawn moments, at its end")
     drawn.add_to(parser)
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.way}, a lease of {options.lease} s", flush=True)
     swarm = drawn.swarm_of(drawn.IN_BUCKET, options)
-    campaign = Campaign(options.seed, options.lease, planted=options.planted, swarm=swarm, calm=options.calm)
+    how = {"planted": options.planted, "swarm": swarm, "calm": options.calm, "moments": options.moments}
+    campaign = Campaign(options.seed, options.lease, **how)
     if options.only:
         campaign.faults = {fault: 1 for fault in FAULTS if fault.__name__ == options.only}
     with tempfile.TemporaryDirectory(prefix="nyala-failover-") as name:
