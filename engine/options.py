@@ -158,7 +158,8 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     """How long the log of a store in a bucket waits for further commits before it sends a group; at most a fifth of
     ``lease_seconds``."""
     log_patience_seconds: PositiveFloat = 30.0
-    """How long a commit waits for a bucket that does not answer, before it fails with an unknown outcome."""
+    """How long a commit waits for a bucket that does not answer, before it fails with an unknown outcome. After this
+    time, and ``lease_seconds``, a server that can stand by leaves the store if a change of files waits."""
     lease_seconds: float = Field(default=5.0, ge=0.5, le=600)
     """How long the process that has a store in a bucket may be silent before another one may take it over."""
     key_file: str | None = None

@@ -390,7 +390,7 @@ class HeldBucket:
 
     @property
     def lost(self) -> UnavailableError | None:
-        """Why this process can have the store no longer: another one has it, or the log is closed."""
+        """Why this process can have the store no longer: another one has it, or its log is closed or failed."""
         return self._log.failed
 
     @property

@@ -24,7 +24,8 @@ who wait get UnavailableError, and only a restart finds out what is on the disk.
 
 NO ANSWER.  Where the sink is far away it may not know the outcome, and the group may be written again
 (UnansweredError).  Then the group stays taken, and each that leads tries it again, the log's thread for as long as it
-takes.  Whoever has waited, and heard nothing of it, for ``patience_seconds`` is told that the outcome is unknown.
+takes.  Whoever has waited, and heard nothing of it, for ``patience_seconds`` is told that the outcome is unknown.  Some
+may not go on without it, and others wait for their locks (``OnSilence``): the log fails after ``failing_seconds``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from .format import EncodedRecord, encode_record, footprint
 from .group import Stamp, WriterCounters, fitting
 from .interruption import is_interruption
 from .reader import CleanStop
-from .silence import Silence
+from .silence import OnSilence, Silence
 from .sink import AnyGroup, LogLostError, Sink, UnansweredError, outcome_unknown, queue_stuck, why_it_failed
 from .turn import UNLOGGED, Awaited, Position, Turn, Turns, held
 
@@ -66,12 +67,13 @@ class LogWriter(Generic[AnyGroup]):
         queue_bytes: int,
         linger_seconds: float = 0.0,
         patience_seconds: float | None = None,
+        failing_seconds: float | None = None,
     ) -> None:
-        """``queue_bytes`` is the bound of the queue; ``linger_seconds``, how long a leader waits for others to join."""
+        """``queue_bytes`` bounds the queue. A leader waits for others for ``linger_seconds``. See also ``Silence``."""
         self._sink = sink
         self._queue_bytes = queue_bytes
         self._linger_seconds = linger_seconds
-        self._silence = Silence(sink, patience_seconds)
+        self._silence = Silence(sink, patience_seconds, failing_seconds)
         self._recheck_seconds = min(_RECHECK_SECONDS, patience_seconds or _RECHECK_SECONDS)
         self.counters = WriterCounters()
         self.last_lsn = self.written_lsn = self.durable_lsn = last_lsn  # appended; survive the process; on the disk
@@ -175,10 +177,8 @@ class LogWriter(Generic[AnyGroup]):
         if self.durable_lsn < lsn:
             self.wait_for(Position(lsn))
 
-    def wait_for(self, awaited: Awaited, is_patient: bool = False) -> None:
-        """Do the same for a record that may not be in the log yet: the ``gatherer`` sees to that.
-
-        Whoever ``is_patient`` waits until the outcome is known."""
+    def wait_for(self, awaited: Awaited, on_silence: OnSilence = OnSilence.ENDS) -> None:
+        """Do the same for a record that may not be in the log yet: the ``gatherer`` sees to that."""
         began = elapsed_seconds()
         while self.durable_lsn < awaited.lsn:
             turn = Turn(awaited)
@@ -194,7 +194,7 @@ class LogWriter(Generic[AnyGroup]):
                 else:
                     self._leave(turn)
             if self.durable_lsn < awaited.lsn:
-                self._check_patience(began, is_patient)
+                self._check_patience(began, on_silence)
 
     def wait_written(self, lsn: int) -> None:
         """Return when the operating system has the record: it survives the process, not a power failure."""
@@ -209,8 +209,8 @@ class LogWriter(Generic[AnyGroup]):
                 raise self._failure()
 
     def hurry(self) -> None:
-        """Fail if there is no answer for ``patience_seconds`` from now on, whoever is patient: somebody wants to close
-        the log, or waits for those who wait for it."""
+        """Fail if there is no answer for ``patience_seconds`` from now on, whoever waits: somebody wants to close the
+        log, or waits for those who wait for it."""
         self._silence.hurry()
 
     def close(self) -> CleanStop | None:
@@ -327,7 +327,7 @@ class LogWriter(Generic[AnyGroup]):
     def _run(self) -> None:
         try:
             while (lsn := self._next_unwaited()) is not None:
-                self.wait_for(Position(lsn), is_patient=True)
+                self.wait_for(Position(lsn), OnSilence.LASTS)
         except BaseException as error:  # whatever it is, nobody may wait for this thread for ever
             self._fail(error)
 
@@ -483,11 +483,11 @@ class LogWriter(Generic[AnyGroup]):
         failure.__cause__ = self.failed.__cause__
         return failure
 
-    def _check_patience(self, began: float, is_patient: bool) -> None:
-        """Raise UnavailableError for whoever waits too long. A log that is to be closed, and does not answer, fails."""
-        if self._silence.lasts_in_haste(began):
-            self._fail(LogLostError("the log was closed while it did not answer; which changes it has is unknown"))
-        elif not is_patient:
+    def _check_patience(self, began: float, on_silence: OnSilence) -> None:
+        """Raise UnavailableError for whoever waits too long. The log fails if it is time for that."""
+        if failure := self._silence.failure(began, on_silence):
+            self._fail(failure)
+        elif on_silence is OnSilence.ENDS:
             self._silence.check(began, outcome_unknown)
 
     def _refuses(self) -> bool:

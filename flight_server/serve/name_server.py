@@ -2,6 +2,9 @@
 
     standby -- nobody has the store --> opening --> holder -- another one claimed it, or it was released --> standby
 
+A holder also stands by when a change waited too long for a bucket that does not answer, so that its log has failed.
+Then it opens the store again, unless another process was faster, and learns what became of the change.
+
 The process listens all the time. While it does not have the store it says who has: see ``AbsentStore``.
 """
 
@@ -191,7 +194,7 @@ class NameServer(ServerVerbs):
         return [
             gauge("nyala_failover_state", "1 for the state of this process.", *each_of("state", states)),
             counter("nyala_failover_claims", "How often this process took its store over.", one(self._claims)),
-            counter("nyala_failover_fences", "How often another process took it from this one.", one(self._fences)),
+            counter("nyala_failover_fences", "How often it lost the store without a release.", one(self._fences)),
             gauge("nyala_failover_lease_seconds", "Time left of the lease.", one(held.lease_seconds if held else 0.0)),
             gauge(
                 "nyala_failover_slot_age_seconds",
@@ -278,7 +281,7 @@ class NameServer(ServerVerbs):
             self._asked.clear()
 
     def _serve(self, store: StoreService) -> float:
-        """Wait until another process has the store, or this one is to leave it, and let it go unless the process stops.
+        """Wait until this process has lost the store, or is to leave it, and let it go unless the process stops.
         Return for how long others are let first then."""
         held, server = self._held, self._server
         assert held is not None and server is not None, "the store is open"

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....schemas.errors import UnavailableError
 from ... import threads
+from ..silence import OnSilence
 from ..writer import LogWriter
 from .slot_sink import SlotRequest, SlotSink
 
@@ -34,7 +35,7 @@ class Beats:
             if self._due_in() > 0:
                 continue
             try:
-                self._writer.wait_for(self._sink.ask(SlotRequest()), is_patient=True)
+                self._writer.wait_for(self._sink.ask(SlotRequest()), OnSilence.LASTS)
             except UnavailableError:
                 return  # the log says why
 

@@ -25,6 +25,7 @@ from ....schemas.errors import CorruptionError, InternalError, UnavailableError
 from ... import threads
 from ...mvcc.clock import Clock, boot_seconds
 from ..records import LogRecords
+from ..silence import OnSilence
 from ..store_log import StoreLog
 from ..turn import Position
 from ..writer import LogWriter
@@ -86,6 +87,7 @@ class SlotLog(StoreLog):
             options.queue_bytes,
             options.linger_seconds,
             options.patience_seconds,
+            max(options.patience_seconds, options.ttl_seconds) if standby else None,
         )
         self._sink.wake = self._inner.hand_over
         self._freeing = threads.Lock()
@@ -240,17 +242,19 @@ class SlotLog(StoreLog):
         """Make a manifest count, which is stored durably under ``name``: a slot says so, with the records that wait.
 
         ``needed_lsn``: the manifest needs the log from this record on; all before are in the log. Allowed during the
-        replay. Waits until the outcome is known, however long that takes.
+        replay. Waits until the outcome is known, or the log fails: nobody may go on here without it. A process that
+        stands by opens the log again then, which shows the outcome. Another one waits for however long.
 
         Raises:
-            UnavailableError: somebody else has the store, and the manifest does not count; or the log is closed.
+            UnavailableError: somebody else has the store, and the manifest does not count. Or the log is closed, or did
+                not answer for ``patience_seconds`` and for TTL, and the outcome is unknown.
             InternalError: there are no such records, and the log could never be opened again.
         """
         if needed_lsn > self._inner.last_lsn + 1:
             raise InternalError(f"a manifest needs records from {needed_lsn} on; the last is {self._inner.last_lsn}")
-        self._inner.wait_for(Position(needed_lsn - 1), is_patient=True)  # a slot may not have room for all that wait
+        self._inner.wait_for(Position(needed_lsn - 1), OnSilence.FAILS)  # a slot may not have room for all that wait
         request = SlotRequest(manifest=(name, crc), needed_lsn=needed_lsn)
-        self._inner.wait_for(self._sink.ask(request), is_patient=True)
+        self._inner.wait_for(self._sink.ask(request), OnSilence.FAILS)
 
     @property
     def overdue_lsn(self) -> int:
@@ -341,4 +345,4 @@ class SlotLog(StoreLog):
 
     def _release(self) -> None:
         self._give_up()  # before others may write: what is read here would not be the newest
-        self._inner.wait_for(self._sink.ask(SlotRequest(SlotKind.RELEASE)), is_patient=True)
+        self._inner.wait_for(self._sink.ask(SlotRequest(SlotKind.RELEASE)), OnSilence.LASTS)

@@ -18,6 +18,7 @@ from nyala.engine.home.bucket import BucketHome
 from nyala.engine.mvcc.clock import elapsed_seconds
 from nyala.engine.recovery.sweep_bucket import leftovers
 from nyala.engine.store import Store
+from nyala.engine.wal.silence import OnSilence
 from nyala.engine.wal.slots import check_slots
 from nyala.engine.wal.slots.slot_sink import SlotRequest
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
@@ -59,7 +60,7 @@ def dead(machine: Machine, store: Store) -> None:
 
 def beat(store: Store) -> None:
     log: Any = store._wal
-    log._inner.wait_for(log._sink.ask(SlotRequest()), is_patient=True)
+    log._inner.wait_for(log._sink.ask(SlotRequest()), OnSilence.LASTS)
 
 
 def deleted(machine: Machine, since: int) -> list[str]:
