@@ -102,6 +102,8 @@ class Claimant:
                             standby.check_newest(tail)
                         standby.note(None)
                         return tail.seen
+                else:
+                    standby.note(None)
             except (StoreError, OSError) as error:
                 standby.note(error)
             if not found:

@@ -125,6 +125,23 @@ def test_a_standby_survives_a_store_that_does_not_answer(bench: SlotBench) -> No
     assert found == [b"one"] and any(troubles) and standby.trouble == ""
 
 
+def test_a_standby_that_can_read_the_log_again_has_no_trouble_left(bench: SlotBench) -> None:
+    holder, _ = bench.open()
+    troubles: list[str] = []
+    standby = Standby()
+    way = FaultySlots(bench.slots)
+
+    def live(turn: int) -> None:
+        troubles.append(standby.trouble)
+        way.fault = lambda call, number: "before" if 10 < turn < 20 else None
+        if turn < 40:
+            put(holder, b"x")
+
+    standing_by(bench, standby, live, way=way)
+    assert any(troubles[10:20])
+    assert not any(troubles[25:40]), "the holder lives, and its log can be read"
+
+
 def test_slow_requests_of_its_own_make_a_standby_wait_longer(bench: SlotBench) -> None:
     bench.open()
     began = bench.boot()
