@@ -237,6 +237,7 @@ class NameServer(ServerVerbs):
                     return
                 if self._held is not None:
                     raise
+                self._standby.trouble = str(error)
                 _LOG.exception("the store %s could not be opened; standing by", self._home.name)
                 self._asked.wait(_RETRY_SECONDS)
                 continue
@@ -250,6 +251,7 @@ class NameServer(ServerVerbs):
             own = 0.0 if self._is_wanted else handicap
             standby = self._standby = Standby(own, handicap_later=self._handicap_seconds)
             standby.take_as(former)
+            standby.trouble = former.trouble  # until it has looked at the log
         if self._is_stopping:
             standby.stop()
         home = self._home.by(standby, self._locations)

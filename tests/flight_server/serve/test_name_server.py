@@ -239,6 +239,26 @@ def test_a_forced_take_stays_asked_for_between_two_openings(bench: Bench, monkey
     )
 
 
+def test_a_standby_that_cannot_open_its_store_says_why_until_it_could(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait of each attempt is another one: it has not looked at the log yet."""
+    monkeypatch.setattr(name_server, "_RETRY_SECONDS", 0.5)
+    bench.begin()
+    bench.is_free.clear()
+    bench.helds[0].lost = UnavailableError("the log did not answer")
+    until(lambda: len(bench.standbys) == 2)
+    assert bench.process.whereabouts().trouble is None
+    bench.failures.append(UnavailableError("the bucket is out of reach"))
+    bench.is_free.set()
+    until(lambda: bench.process.whereabouts().trouble is not None)
+    bench.is_free.clear()
+    until(lambda: len(bench.standbys) == 3)
+    assert bench.process.whereabouts().trouble == "the bucket is out of reach"
+    bench.standbys[2].note(None)  # as it does when it could take the store over
+    assert bench.process.whereabouts().trouble is None
+
+
 def test_a_stop_while_the_store_opens_leaves_an_open_store_to_release(bench: Bench) -> None:
     opening, opened = threading.Event(), threading.Event()
     open_at = bench._open
