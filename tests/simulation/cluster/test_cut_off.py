@@ -15,11 +15,15 @@ import pyarrow as pa
 
 import nyala
 from nyala.engine import threads
+from nyala.engine.bucket.patient import PatientBucket
 from nyala.engine.home.manifests import ManifestInBucket
 from nyala.engine.kernels.compile.warmup import warm_up
 from nyala.engine.options import StoreOptions
+from nyala.engine.wal.silence import OnSilence, Silence
+from nyala.engine.wal.sink import LogLostError
 from nyala.schemas.errors import StoreError, UnavailableError
 from nyala.schemas.store.whereabouts import Whereabouts
+from tests.dose import dose
 from tests.simulation.choices import RandomWalk
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import tables
@@ -29,7 +33,8 @@ from tests.simulation.world import simulated
 
 from .clients import Client
 from .member import Member, NoAnswerError
-from .network import Network, Way
+from .network import DistantObjects, Network, Way
+from .run import run_seed
 
 T = TypeVar("T")
 TABLE = TABLES[0]
@@ -37,6 +42,10 @@ _LEASE, _PATIENCE = 2.0, 6.0
 _LOOKS = 3.0
 """After its patience is over a thread takes notice within so many seconds, and lets the others go on."""
 _OUTAGE = 120.0
+_CUT_CHANCE = 0.15
+_CUT_SECONDS = (1.0, 4.0, 12.0, 30.0)
+_FIRST_SEED = 930_004
+"""In it holders leave the store again and again."""
 
 
 @dataclass
@@ -215,3 +224,45 @@ def test_a_holder_whose_changes_nobody_waits_for_keeps_the_store_over_an_outage(
         assert cluster.keys() == [1, 2, 3] and cluster.claims == 1
 
     _simulate(work)
+
+
+@contextmanager
+def cut_off_now_and_then(random: Random, left: list[LogLostError]) -> Iterator[None]:
+    """Cut holders off between the put of a manifest and its slot, for a while; collect the errors by which they leave
+    the store."""
+    install, failure = ManifestInBucket.install, Silence.failure
+
+    def cut_first(self: ManifestInBucket, log_needed_from: int) -> None:
+        objects = self._bucket.objects if isinstance(self._bucket, PatientBucket) else None
+        if isinstance(objects, DistantObjects) and random.random() < _CUT_CHANCE:
+            _cut(objects._way, objects._network, random)
+        install(self, log_needed_from)
+
+    def noted(self: Silence, since: float, on_silence: OnSilence) -> LogLostError | None:
+        error = failure(self, since, on_silence)
+        left.extend([error] if error and "leaves the store" in error.message else [])
+        return error
+
+    with patch.object(ManifestInBucket, "install", cut_first), patch.object(Silence, "failure", noted):
+        yield
+
+
+def _cut(way: Way, network: Network, random: Random) -> None:
+    how, seconds = random.choice(("requests", "answers", "both")), random.choice(_CUT_SECONDS) * (0.5 + random.random())
+    way.loses_requests, way.loses_answers = how != "answers", how != "requests"
+
+    def mend() -> None:
+        threads.sleep(seconds)
+        way.mend()
+
+    network._scheduler.start("the end of a cut", mend, network._outside)  # which outlives the process
+
+
+def test_seeds_are_right_in_which_holders_are_cut_off_amid_manifests() -> None:
+    run_seed(_FIRST_SEED)  # what a process does only once
+    left: list[LogLostError] = []
+    for seed in range(_FIRST_SEED, _FIRST_SEED + dose(4, 100)):
+        with cut_off_now_and_then(Random(seed), left):
+            outcome = run_seed(seed)
+        assert outcome.error is None, (seed, outcome.error)
+    assert left, "else nothing was tried"
