@@ -344,6 +344,7 @@ class NeededSegments:
         reader = self._source.log_of(self.manifest)
         if reader.first_lsn > max(applied, 1) and former is not None:
             raise GapError
+        check_log(reader.first_lsn, self.manifest)  # it may have been freed since the look
         for run in reader.runs():
             if former is not None:
                 self._check_history(run, former)
