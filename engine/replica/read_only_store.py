@@ -227,9 +227,12 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
             self._look_at(moment, what)
 
     def _look_at(self, moment: int | str, what: str) -> None:
-        """Look at the log until it has come to a moment. Raises InvalidArgumentError: it is far in the future."""
+        """Look at the log until it has come to a moment; once, if a commit may have come there since. Raises
+        InvalidArgumentError: it is far in the future."""
         self._check_open()
         timestamp, late = parse_moment(moment, what), boot_seconds() + PATIENCE_SECONDS
+        if timestamp > self._replica.safe:  # a commit up to there may have come since the last look
+            self._look(0.0)
         while timestamp > self._replica.readable:
             ahead = (timestamp - timestamp_of(self._clock.physical_microseconds())) / timestamp_of(1_000_000)
             if 0 < ahead <= PATIENCE_SECONDS:

@@ -53,3 +53,23 @@ def test_a_log_that_is_freed_while_tables_are_opened_hides_no_row(
         monkeypatch.setattr(SegmentSource, "needed", late)
         assert table.count() == 2_000
         assert freed == [True]
+
+
+def test_a_moment_just_before_a_look_shows_what_was_acknowledged_since(
+    home: Path, holder: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit may reach the log a little after the look at whose time it got its timestamp."""
+    put(holder, 1)
+    monkeypatch.setattr("nyala.engine.replica.segments._COMMIT_MICROSECONDS", 60_000_000)
+    with nyala.open(home, read_only=True) as reader:
+        store: Any = reader._store
+        physical = store._clock.physical_microseconds
+        monkeypatch.setattr(store._clock, "physical_microseconds", lambda: physical() + 30_000_000)
+        table = reader.table("t")
+        assert table.count() == 1, "a look, as if the next commit had its timestamp and was not in the log yet"
+        put(holder, 2)
+        moment = holder.now()
+        assert table.scan(as_of=moment).count() == 2
+        put(holder, 3)
+        assert table.count() == 3
+        assert table.scan(as_of=moment).count() == 2
