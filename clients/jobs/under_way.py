@@ -21,12 +21,14 @@ from ...schemas.errors import (
     ConflictError,
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
     StoreError,
     UnavailableError,
 )
 from ...schemas.protocol.service import StoreService
 from ...schemas.store.description import TableDescription
 from ...schemas.table.alter import Alteration, RenameTable, SetComment, SetOption, Step
+from ...schemas.table.table import QUOTAS
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks
 from .definition import Levels, create_like
@@ -117,7 +119,7 @@ class TableUnderWay:
         except AlreadyPresentError:  # from a run that has just ended
             self._service.drop_table(self._name)
             raise
-        self.table = _with_ids_of(found, self._like)
+        self.table = _with_ids_of(self._without_quotas(found), self._like)
         """The table, with the column ids of its model."""
         self._beat = Heartbeat(self._renew)
         return self
@@ -164,6 +166,8 @@ class TableUnderWay:
         options = self._like.options
         last = {"order_by": options.order_by, "ttl": options.ttl}
         rules = [SetOption(option=name, value=value) for name, value in last.items() if value is not None]
+        quotas = ((name, getattr(options, name)) for name in QUOTAS)
+        rules += [SetOption(option=name, value=value) for name, value in quotas if value != self._quota(name)]
         if self._like.cell_bytes_before:  # the rows are there
             rules.append(SetOption(option="cell_bytes_max", value=options.cell_bytes_max))
         with self._lock:
@@ -177,6 +181,20 @@ class TableUnderWay:
                     "another name, or drop that table first"
                 ) from None
             self._is_complete = True
+
+    def _quota(self, name: str) -> int | None:
+        return getattr(self.table.options, name)
+
+    def _without_quotas(self, found: TableDescription) -> TableDescription:
+        """Return the table without quotas, which hold from its end on: an earlier state may have had more rows, and
+        what is replaced takes space. A user who may not set quotas keeps them."""
+        steps = [SetOption(option=name) for name in QUOTAS if getattr(found.options, name) is not None]
+        if not steps:
+            return found
+        try:
+            return self._alter(*steps)
+        except PermissionDeniedError:
+            return found
 
     def _refusal(self, made: TableDescription) -> UnavailableError | None:
         """Return the error that names a rival made before this table; None if there is none.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ....schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
 from ....schemas.store.description import TableDescription
+from ....schemas.table.table import QUOTAS
 from ...api.database import Database
 from ..definition import create_like
 from ..folder import Folder
@@ -56,7 +57,8 @@ def write_tablet(
         CorruptionError: a file is missing, or not as it was written.
     """
     link = StoreLink.to(db)
-    made = create_like(link.service, about, name, "", partition_by=[])
+    unlimited = about.options.model_copy(update=dict.fromkeys(QUOTAS))
+    made = create_like(link.service, about.model_copy(update={"options": unlimited}), name, "", partition_by=[])
     into = about.model_copy(update={"name": made.name})  # column ids identify the columns
     wanted = _labels(chain[-1][1], about, tablets)
     rows = 0
