@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ....schemas.cells.timestamp import Moment, read_moment
-from ....schemas.errors import AlreadyPresentError
+from ....schemas.errors import AlreadyPresentError, ConflictError
 from ....schemas.rows.scan import ScanSpec
 from ....schemas.table.names import Names, listed
 from ...convert.where import Where, where_json
@@ -48,6 +48,8 @@ class _Plan(BaseModel):
     """Of its timestamps: None if version 0.1 began it, which wrote them without one."""
     snapshot: int
     splits: list[TableSplit]
+    columns: list[tuple[int, str, str]] | None = None
+    """Id, name and type of the columns that it reads; None if an earlier version began it."""
     rows: int | None
     """The number of rows, if known: counting with a filter reads its columns, so it is done only if tablets may move to
     another server meanwhile."""
@@ -73,7 +75,8 @@ def export(
 
     Raises:
         NotFoundError: the table or a column does not exist.
-        AlreadyPresentError: the folder contains an export, or other files.
+        AlreadyPresentError: the folder contains an export, or other files; or an unfinished export of other columns.
+        ConflictError: the columns of the table changed meanwhile.
         UnavailableError: another run exports into it; the message names it.
     """
     link = StoreLink.to(store)
@@ -89,6 +92,8 @@ def export(
         tasks = [PartTask(link, split, place, number, schema, is_zoned=True) for number, split in splits]
         parts = dict(run_tasks(runner, write_part, tasks, lambda part: part.rows, f"export {table}", show))
         check_count(f"table {table!r}", sum(part.rows for part in parts.values()), plan.rows)
+        if plan.columns != _columns(link, asked):  # two columns may have had one name
+            raise ConflictError(f"the columns of table {table!r} changed during the export: empty {place}, start again")
         made = ExportResult(
             table=table,
             snapshot=plan.snapshot,
@@ -111,16 +116,29 @@ def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) 
     if place.has(PLAN) and not place.has(METADATA):
         plan = place.read_model(PLAN, _Plan)
         if (plan.asked, plan.zone) == (request, ZONE):
-            return plan, True
+            if plan.columns in (now := _columns(link, asked), None):
+                return plan.model_copy(update={"columns": now}), True
+            raise AlreadyPresentError(
+                f"{place} contains an unfinished export of table {asked.table!r}, whose columns have changed since: "
+                "empty it, or use another folder"
+            )
         raise AlreadyPresentError(f"{place} contains another, unfinished export: empty it, or use another folder")
     if [name for name in place.names() if not name.startswith(_LEASE)]:
         raise AlreadyPresentError(f"{place} is not empty: use another folder")
+    columns = _columns(link, asked)
     snapshot = snapshot_of(link.service, asked.as_of)
     pinned = asked.pinned(snapshot)
     splits = split_table(link.service, pinned, split_bytes).splits
     is_shared = any(split.server for split in splits)
     rows = count_rows(link.service, pinned) if asked.where is None or is_shared else None
-    plan = _Plan(asked=request, zone=ZONE, snapshot=snapshot, splits=splits, rows=rows)
+    plan = _Plan(asked=request, zone=ZONE, snapshot=snapshot, splits=splits, columns=columns, rows=rows)
     place.make()
     place.write_model(PLAN, plan)
     return plan, False
+
+
+def _columns(link: StoreLink, asked: ScanSpec) -> list[tuple[int, str, str]]:
+    """Return the columns of the table that a scan reads; with a filter, all."""
+    columns = link.service.describe_table(asked.table).columns
+    read = None if asked.where is not None or asked.columns is None else set(asked.columns)
+    return [(each.id, each.name, each.type) for each in columns if read is None or each.name in read]

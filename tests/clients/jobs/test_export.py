@@ -20,7 +20,7 @@ from nyala.clients.cli.output import WRITERS
 from nyala.clients.jobs.backup import export_job, parts
 from nyala.clients.jobs.backup.row_hash import Sums
 from nyala.jobs import LocalExecutor, backup, checksum, export
-from nyala.schemas.errors import AlreadyPresentError
+from nyala.schemas.errors import AlreadyPresentError, ConflictError
 
 
 def test_the_folder_holds_the_rows(source: Database, homes: Table, tmp_path: Path) -> None:
@@ -95,6 +95,48 @@ def test_a_killed_export_is_gone_on_with(
     assert made.resumed and made.rows == 500
     assert ds.dataset(tmp_path).count_rows() == 500
     assert sorted(path.name for path in tmp_path.glob("_*")) == ["_export.json"]
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("columns", [None, ["id", "city"]])
+def test_an_export_does_not_mix_two_columns_of_one_name(
+    source: Database,
+    homes: Table,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_killed: bool,
+    columns: list[str] | None,
+) -> None:
+    """Parts that are written after the column was dropped and added again have none of its cells."""
+    write, written = parts._write_file, []
+
+    def alter_between(*given: object) -> object:
+        written.append(given)
+        if len(written) == 2:
+            homes.alter().drop_column("city").apply()
+            homes.alter().add_column("city", "string").apply()
+            if is_killed:
+                raise KeyboardInterrupt
+        return write(*given)  # pyright: ignore[reportArgumentType]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_write_file", alter_between)
+        with pytest.raises(KeyboardInterrupt if is_killed else ConflictError):
+            export(source, "homes", tmp_path, columns=columns, workers=1)
+    with pytest.raises(AlreadyPresentError, match="whose columns have changed since: empty it"):
+        export(source, "homes", tmp_path, columns=columns)
+    assert not (tmp_path / "_export.json").exists()
+
+
+def test_an_export_goes_on_beside_a_column_that_it_lacks(
+    source: Database, homes: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(export_job, "run_tasks", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            export(source, "homes", tmp_path, columns=["id", "city"])
+    homes.alter().add_column("more", "string").apply()
+    assert export(source, "homes", tmp_path, columns=["id", "city"]).resumed
 
 
 def test_moments_inside_of_others_are_in_utc(source: Database, tmp_path: Path) -> None:
