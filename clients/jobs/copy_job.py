@@ -76,6 +76,8 @@ def copy_table(
         AlreadyPresentError: the target has a table of that name.
         UnavailableError: another run makes the same copy; the message names it.
         SnapshotTooOldError: the snapshot is older than the source's history.
+        InvalidArgumentError: the copy that an earlier run began has other columns.
+        ConflictError: the columns changed meanwhile.
     """
     reads, writes = StoreLink.to(source), StoreLink.to(target)
     runner = executor_of(executor, workers)
@@ -108,6 +110,10 @@ def copy_table(
                 done.add(places[label])
                 under_way.note(sorted(done))
         check_count(f"table {table!r}", count_rows(writes.service, ScanSpec(table=unfinished)), expected)
+        if not _names(about).items() <= _names(reads.service.describe_table(table)).items():
+            raise ConflictError(
+                f"the columns of table {table!r} changed during the copy: drop {unfinished!r}, and copy again"
+            )
         under_way.complete()
     return CopyResult(table=name, snapshot=snapshot, rows=rows, resumed=begun is not None)
 
@@ -116,6 +122,10 @@ def _unfinished(service: StoreService, name: str) -> list[str]:
     """Return the names of the unfinished copies."""
     mark = f"{name}.copying-"
     return [table for table in service.tables() if table.startswith(mark) and table.removeprefix(mark).isdigit()]
+
+
+def _names(about: TableDescription) -> dict[int, str]:
+    return {column.id: column.name for column in about.columns}
 
 
 def _snapshot(unfinished: str) -> int:

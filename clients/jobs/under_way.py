@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from operator import methodcaller
 
 from pydantic import BaseModel, ValidationError
@@ -56,6 +57,8 @@ class _State(BaseModel, extra="forbid"):
     """The finished parts, as the job numbers them."""
     among: str = ""
     """Identifies all parts: with another division into parts, the numbers in ``done`` are void."""
+    columns: str = ""
+    """Identifies the columns that the source had at the beginning; empty if an earlier version began it."""
     holder: Holder | None = None
     """The run that works on it."""
     renewed: int = 0
@@ -91,6 +94,7 @@ class TableUnderWay:
         self._origin = origin[-_ORIGIN_MAX:]
         self._partition_by = partition_by
         self._among = among
+        self._columns = _digest_of(like)
         self._rivals = rivals
         self._is_new = False
         self._holder = Holder.me()
@@ -106,7 +110,7 @@ class TableUnderWay:
 
         Raises:
             AlreadyPresentError: a table has the final name.
-            InvalidArgumentError: a table of that name exists that is not this job's.
+            InvalidArgumentError: a table of that name exists that is not this job's, or was begun with other columns.
             UnavailableError: another run works on it, or made a rival before; the message names it.
         """
         found = self._taken()
@@ -225,7 +229,7 @@ class TableUnderWay:
                 return self._alter(SetComment(comment=self._comment()))
             except NotFoundError:
                 with suppress(AlreadyPresentError):
-                    comment = _State(made_from=self._origin, done=[], among=self._among).model_dump_json()
+                    comment = self._fresh_state().model_dump_json()
                     create_like(self._service, self._like, self._name, comment, self._partition_by)
                     self._is_new = True
             except ConflictError:  # another run changed it in between
@@ -258,16 +262,14 @@ class TableUnderWay:
 
     def _comment(self) -> str:
         """Return the comment: the finished parts, as many as fit, and a heartbeat."""
-        state = _State(
-            made_from=self._origin,
-            done=self.done,
-            among=self._among,
-            holder=self._holder,
-            renewed=self._service.now(),
-        )
+        progress = {"done": self.done, "holder": self._holder, "renewed": self._service.now()}
+        state = self._fresh_state().model_copy(update=progress)
         while len(state.model_dump_json()) > _COMMENT_MAX and state.done:
             state.done = state.done[: len(state.done) // 2]
         return state.model_dump_json()
+
+    def _fresh_state(self) -> _State:
+        return _State(made_from=self._origin, done=[], among=self._among, columns=self._columns)
 
     def _state_of(self, comment: str) -> _State:
         state = _read(comment)
@@ -275,6 +277,10 @@ class TableUnderWay:
             raise InvalidArgumentError(
                 f"table {self._name!r} already exists and does not come from {self._origin}: drop it, or use another "
                 "name"
+            )
+        if state.columns and state.columns != self._columns:
+            raise InvalidArgumentError(
+                f"table {self._name!r} was begun with other columns: drop it, and repeat the job, or use another name"
             )
         return state
 
@@ -284,6 +290,11 @@ def _read(comment: str) -> _State | None:
         return _State.model_validate(json.loads(comment))
     except (ValueError, ValidationError):
         return None
+
+
+def _digest_of(like: TableDescription) -> str:
+    columns = [[each.id, each.name, each.type] for each in like.columns]
+    return blake2b(json.dumps(columns).encode(), digest_size=8).hexdigest()
 
 
 def _with_ids_of(made: TableDescription, source: TableDescription) -> TableDescription:

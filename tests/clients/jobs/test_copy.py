@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -16,6 +16,7 @@ from nyala.clients.jobs.copy_job import SplitTask
 from nyala.jobs import checksum, copy_table
 from nyala.schemas.errors import (
     AlreadyPresentError,
+    ConflictError,
     InvalidArgumentError,
     SnapshotTooOldError,
     StoreError,
@@ -107,6 +108,67 @@ def test_a_killed_copy_is_gone_on_with(source: Database, target: Database, monke
     assert target.tables() == ["homes"]
     assert target.table("homes").describe()["options"]["comment"] == "all"
     assert checksum(target, "homes").is_same(checksum(source, "homes", as_of=snapshot))
+
+
+ANOTHER_CITY = [
+    lambda homes: homes.alter().drop_column("city").add_column("city", "string").apply(),
+    lambda homes: homes.alter().rename_column("city", "town").add_column("city", "string").apply(),
+    lambda homes: homes.alter().drop_column("city").apply(),
+]
+
+
+@pytest.mark.parametrize("alter", ANOTHER_CITY)
+def test_a_copy_does_not_go_on_with_other_columns(
+    source: Database, homes: Table, target: Database, monkeypatch: pytest.MonkeyPatch, alter: Callable[[Table], object]
+) -> None:
+    """The tablets that are left would get cells of another column, or none."""
+    with monkeypatch.context() as patch:
+        dying(patch, 2)
+        with pytest.raises(StoreError, match=KILLED):
+            copy_table(source, target, "homes", workers=1)
+    alter(homes)
+    (unfinished,) = target.tables()
+    with pytest.raises(InvalidArgumentError, match="begun with other columns: drop it"):
+        copy_table(source, target, "homes")
+    assert target.tables() == [unfinished]
+    target.drop_table(unfinished)
+    copy_table(source, target, "homes")
+    assert checksum(target, "homes").is_same(checksum(source, "homes"))
+
+
+@pytest.mark.parametrize("alter", ANOTHER_CITY[:2])
+def test_a_copy_ends_if_a_column_becomes_another_one(
+    source: Database, homes: Table, target: Database, monkeypatch: pytest.MonkeyPatch, alter: Callable[[Table], object]
+) -> None:
+    write, written = SplitTask.write, []
+
+    def alter_between(task: SplitTask) -> int:
+        written.append(task)
+        if len(written) == 2:
+            alter(homes)
+        return write(task)
+
+    monkeypatch.setattr(SplitTask, "write", alter_between)
+    with pytest.raises(ConflictError, match="columns of table 'homes' changed during the copy"):
+        copy_table(source, target, "homes", workers=1)
+    assert "homes" not in target.tables()
+
+
+def test_a_column_that_is_added_meanwhile_does_not_end_a_copy(
+    source: Database, homes: Table, target: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = SplitTask.write, []
+
+    def alter_between(task: SplitTask) -> int:
+        written.append(task)
+        if len(written) == 2:
+            homes.alter().add_column("more", "string").apply()
+        return write(task)
+
+    monkeypatch.setattr(SplitTask, "write", alter_between)
+    columns = homes.schema.names
+    copy_table(source, target, "homes", workers=1)
+    assert target.table("homes").schema.names == columns
 
 
 def test_what_lies_in_the_way(source: Database, homes: Table, target: Database) -> None:
