@@ -37,8 +37,8 @@ from ..fs.filesystem import FileSystem
 from ..fs.subdirectory import DirectoryFileSystem
 from ..home.checkpoint_mark import check_finished
 from ..manifest import files, pin_note
-from ..manifest.manifest import CleanStopEntry, Manifest, TabletEntry, read_with_damage
-from ..manifest.place import PATH
+from ..manifest.manifest import CleanStopEntry, Manifest, TabletEntry, read_with_damage, unpack_manifest
+from ..manifest.place import COPY_PATH, PATH
 from ..manifest.rowset_entry import RowsetEntry
 from ..partition.router import Router
 from ..record.logged_rows import rows_of
@@ -128,6 +128,7 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
         manifest, damage = found
         for each in (*damage_of_keys(fs), *([damage] if damage else ())):
             report.problems.append(f"{each.code}: {each.message}; its intact copy is used instead")
+        attempt(report, lambda: _verify_copy(fs))
         report.files += 1
         manifest = with_logged(manifest, _attached(fs, manifest))
         verify_tables(fs, manifest, report, progress or (lambda path: None))
@@ -341,6 +342,16 @@ def verify_authors(document: bytes, report: VerifyReport) -> None:
         )
     except InvalidArgumentError as error:
         report.notes.append(f"{AUTHORS}: {error.message}; it is not read")
+
+
+def _verify_copy(fs: FileSystem) -> None:
+    """Check the copy of the manifest that a clean stop left: it may be of an earlier state, but must be whole."""
+    if not fs.exists(COPY_PATH):
+        return
+    try:
+        unpack_manifest(documents.read(fs, COPY_PATH))
+    except CorruptionError as error:
+        raise CorruptionError(COPY_PATH, error.offset, f"{error.why}; the next clean stop writes it again") from error
 
 
 def _verify_staged(fs: FileSystem, path: str, report: VerifyReport) -> None:

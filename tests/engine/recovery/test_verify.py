@@ -12,7 +12,7 @@ from nyala.engine.delta.file import DeltaFileWriter
 from nyala.engine.delta.run import DeltaRun
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import ManifestFile, TabletEntry
-from nyala.engine.manifest.place import PATH
+from nyala.engine.manifest.place import COPY_PATH, PATH
 from nyala.engine.recovery.verify import VerifyReport, verify_store
 from nyala.engine.rowset.base_file import BaseFileWriter
 from nyala.engine.tablet.tablet import Tablet
@@ -66,6 +66,19 @@ def test_a_missing_file_is_named(kind: str) -> None:
     fs.unlink(path)
     problem = only_problem(verify_store(fs))
     assert problem.startswith("CORRUPTION") and path in problem and "is missing" in problem
+
+
+def test_a_damaged_copy_of_the_manifest_is_named() -> None:
+    """It could not stand for the manifest any more."""
+    fs = sound()
+    content = bytearray(fs.open(COPY_PATH).pread(0, fs.size(COPY_PATH)))
+    content[-9] ^= 1
+    fs.unlink(COPY_PATH)
+    fs.create(COPY_PATH).append(bytes(content))
+    problem = only_problem(verify_store(fs))
+    assert problem.startswith(f"CORRUPTION: {COPY_PATH}") and "the next clean stop writes it again" in problem
+    fs.unlink(COPY_PATH)
+    assert verify_store(fs).is_sound, "a killed process leaves none"
 
 
 def test_files_that_nothing_names_are_only_noted() -> None:
