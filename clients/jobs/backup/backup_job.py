@@ -208,10 +208,11 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
     service = run.link.service
     last = None if run.force_full else backups.last
     why_full = why_not_continued(last.table, about) if last else None
-    last = None if why_full else last
     until = snapshot_of(service, run.as_of)
     if (newest := backups.last) and until <= newest.until:
         raise InvalidArgumentError(f"the last backup ended at {newest.moment}; {until} must be later")
+    why_full = why_full or (_why_another_past(service, last, about) if last else None)
+    last = None if why_full else last
     sums = run.checksum is not False and can_sum()
     about, tablets, splits = _planned(service, run, last, until, sums)
     plan = BackupPlan(
@@ -230,6 +231,23 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
     folder.make()
     folder.write_model(PLAN, plan)
     return name, plan
+
+
+def _why_another_past(service: StoreService, last: Backup, about: TableDescription) -> str | None:
+    """Return why the changes since the last backup do not lead from its rows to those of the table, where their number
+    shows it: tablets that are others are read in full anyway."""
+    if last.table_rows is None or set(tablets_of(service, about.name)) != set(last.tablets):
+        return None
+    try:
+        rows = count_rows(service, ScanSpec(table=about.name, as_of=last.until))
+    except SnapshotTooOldError:
+        return None  # the plan says so
+    if rows == last.table_rows:
+        return None
+    return (
+        f"the table had {last.table_rows:,} rows at the last backup, and now has {rows:,} as of then: its store was "
+        "put back to an earlier state, or its ttl was another one meanwhile"
+    )
 
 
 def _planned(
@@ -364,12 +382,12 @@ def _is_as_planned(plan: BackupPlan, run: _Run) -> bool:
 
 
 def _is_of_one_table(plan: BackupPlan, parts: list[DataFile], now: TableDescription) -> bool:
-    """Return whether the parts are complete and of the planned table.
+    """Return whether the parts are complete and of the planned table, whose rows expire as planned.
 
     A tablet that moved to another server is found by its partition; so is one that replaced it, after its range was
     dropped and added again. All rows can be counted; changes are trusted only if the table has the same version.
     """
-    if not _same_columns(plan.table, now):
+    if not _same_columns(plan.table, now) or plan.table.options.ttl != now.options.ttl:
         return False
     if plan.rows is not None and sum(part.rows for part in parts) != plan.rows:
         return False
