@@ -330,6 +330,9 @@ def _replaced(vector: Vector, rows: np.ndarray, cells: Vector) -> Vector:
 
 
 def _differ(one: pa.Array, other: pa.Array) -> np.ndarray:
+    if pa.types.is_nested(one.type):  # pyarrow compares only whole arrays of these
+        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+        return np.fromiter((before != after for before, after in pairs), np.bool_, len(one))
     is_null = pc.is_null(one)
     same_null = pc.equal(is_null, pc.is_null(other))
     same = pc.and_(same_null, pc.or_(is_null, pc.fill_null(pc.equal(one, other), False)))
