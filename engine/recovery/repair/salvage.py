@@ -22,7 +22,7 @@ from ...cfile.format import StreamKey
 from ...delta import LIVE
 from ...rowset.diskrowset import NEWEST, DiskRowSet
 from ...rowset.native.absent import absent_cells
-from ...vectors.arrow import to_arrow
+from ...vectors.arrow import from_arrow, to_arrow
 from ...vectors.keys.keys import KeyVector, hash_keys, key_bytes
 from ...vectors.physical import physical_of
 from ...vectors.vector import FixedVector, Vector, concat, zeros
@@ -316,10 +316,20 @@ def _live_cells(alive: np.ndarray, reading: DiskRowSet, is_newest: bool) -> _Cel
 
 
 def _nothing(column: ColumnSchema, count: int) -> Vector:
-    """Return NULLs; zeroes in a NOT NULL column, for rows that are dropped."""
+    """Return NULLs; zeroes or empty cells in a NOT NULL column, for rows that are dropped."""
     if column.nullable:
         return absent_cells(column.model_copy(update={"read_default": None}), count)
-    return zeros(physical_of(column.logical.arrow), count)
+    kind = column.logical.arrow
+    if pa.types.is_nested(kind):
+        return from_arrow(pa.array([_empty(kind)] * count, kind), physical_of(kind))
+    return zeros(physical_of(kind), count)
+
+
+def _empty(kind: pa.DataType) -> object:
+    """Return the least that a nested cell holds."""
+    if pa.types.is_struct(kind):
+        return {}
+    return [None] * kind.list_size if pa.types.is_fixed_size_list(kind) else []
 
 
 def _replaced(vector: Vector, rows: np.ndarray, cells: Vector) -> Vector:
