@@ -36,9 +36,10 @@ def aggregate(
 ) -> Iterator[pa.Table]:
     """Aggregate a tablet in chunks: yield partial answers, first those that need no reading."""
     unknown: list[Chunk] = []
+    takes_all = request.where is None and not request.is_split
     for rowset in version.rowsets():
         whole = Chunk(rowset, 0, rowset.row_count(request.snapshot))
-        if request.where is None and whole.last and (known := known_partial(whole, request, plan)) is not None:
+        if takes_all and whole.last and (known := known_partial(whole, request, plan)) is not None:
             yield known
             continue
         for chunk in chunks(rowset, request, request.counts):

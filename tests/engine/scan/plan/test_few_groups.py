@@ -92,6 +92,22 @@ def test_integers_are_counted_from_the_least_to_the_greatest(store: Store, table
     assert bound(store) == 1
 
 
+def test_parts_of_an_aggregate_count_their_own_rows(store: Store, table: Table) -> None:
+    for state in ("memory", "files"):
+        table.insert(rows(0 if state == "memory" else ROWS, ROWS))
+        measures = {"rows": ("*", "count"), "cells": ("n", "count"), "least": ("id", "min"), "greatest": ("id", "max")}
+        spec = ScanSpec(table="t", aggregate=measures, partial=True, split_bytes=4_000)
+        plan = store.plan(spec)
+        assert len(plan.splits) > 4
+        parts = [next(iter(store.scan(split.ticket(spec)).batches)).to_pylist()[0] for split in plan.splits]
+        whole = table.scan().aggregate(measures).to_pylist()[0]
+        assert sum(part["rows"] for part in parts) == whole["rows"], state
+        assert sum(part["cells"] for part in parts) == whole["cells"]
+        assert min(part["least"] for part in parts) == whole["least"]
+        assert len({part["greatest"] for part in parts}) == len(parts), "each has rows of its own"
+        table.maintain("flush")
+
+
 def test_strings_are_compared_once_they_were_read(store: Store, table: Table) -> None:
     table.insert(rows(0, ROWS))
     table.maintain("flush")
