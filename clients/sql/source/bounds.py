@@ -192,15 +192,19 @@ def _is_cell(kind: pa.DataType, scalar: pa.Scalar) -> bool:
     """Return whether a float column can hold a literal as it is: the store would round it."""
     if not types.is_floating(kind):
         return True
-    value = scalar.as_py()
+    value, (layout, digits) = scalar.as_py(), _FLOATS[kind]
     if isinstance(value, int):
-        return abs(value) <= 1 << (24 if types.is_float32(kind) else 53)
-    if types.is_float64(kind) or value != value or value in (float("inf"), float("-inf")):
+        return abs(value) <= 1 << digits
+    if value != value or value in (float("inf"), float("-inf")):
         return True
     try:
-        return struct.unpack("<f", struct.pack("<f", value))[0] == value
+        return struct.unpack(layout, struct.pack(layout, value))[0] == value
     except OverflowError:
         return False
+
+
+_FLOATS = {pa.float16(): ("<e", 11), pa.float32(): ("<f", 24), pa.float64(): ("<d", 53)}
+"""The layout of floats, and up to how many binary digits of them whole numbers are all floats."""
 
 
 # Other tests of a column

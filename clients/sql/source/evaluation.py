@@ -83,7 +83,12 @@ def _has_floats(arguments: list[_Cells]) -> bool:
 
 
 def _as_floats(arguments: list[_Cells]) -> list[_Cells]:
-    return [each if types.is_floating(each.type) else each.cast(pa.float64(), safe=False) for each in arguments]
+    """Return numbers as floats that Arrow compares; it does not compare those of 16 bits."""
+    return [each if _is_compared(each.type) else each.cast(pa.float64(), safe=False) for each in arguments]
+
+
+def _is_compared(kind: pa.DataType) -> bool:
+    return types.is_float32(kind) or types.is_float64(kind)
 
 
 def _equal(arguments: list[_Cells], _: dict[str, Any]) -> _Cells:
@@ -141,6 +146,8 @@ def _is_null(arguments: list[_Cells], options: dict[str, Any]) -> _Cells:
 def _is_in(arguments: list[_Cells], options: dict[str, Any]) -> _Cells:
     cells, listed = arguments[0], plain_array(options["value_set"].values)
     values = listed.drop_null()
+    if types.is_floating(cells.type):  # fewer bits would round the values
+        cells = cells.cast(pa.float64())
     if values.type != cells.type:
         try:
             values = values.cast(cells.type)

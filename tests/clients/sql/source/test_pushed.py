@@ -21,11 +21,12 @@ ROWS = pa.table(
         "n": pa.array([1, 2, None, 9, 0, -1, 3, 4], pa.int32()),
         "f": pa.array([1.0, NAN, None, 9.0, 0.0, -0.0, float("inf"), float("-inf")]),
         "g": pa.array([0.1, NAN, None, 9.0, 0.0, -0.0, float("inf"), float("-inf")], pa.float32()),
+        "h": pa.array([2048.0, NAN, None, 9.0, 0.0, -0.0, float("inf"), float("-inf")], pa.float16()),
         "s": ["a", "b", None, "z", "a%", "", "it's", "\u00e5"],
         "b": [True, False, None, True, False, None, True, False],
     }
 )
-n, f, g, s, b = (pc.field(name) for name in ("n", "f", "g", "s", "b"))
+n, f, g, h, s, b = (pc.field(name) for name in ("n", "f", "g", "h", "s", "b"))
 NULL = pc.scalar(pa.scalar(None, pa.bool_()))
 
 CASES: list[tuple[Any, list[int], bool]] = [
@@ -68,6 +69,16 @@ CASES: list[tuple[Any, list[int], bool]] = [
     (~f.is_null(nan_is_null=True), [0, 3, 4, 5, 6, 7], True),
     (g == 0.1, [], False),  # no float of 32 bits is 0.1
     (g == pc.scalar(pa.scalar(0.1, pa.float32())), [0], True),
+    (g.isin([0.1, 9.0, 5.0, 6.0]), [3], False),
+    (~g.isin([0.1, 9.0, 5.0, 6.0]), [0, 1, 4, 5, 6, 7], False),
+    (h == 9.0, [3], True),
+    (h < 2049.0, [0, 3, 4, 5, 7], False),  # no float of 16 bits is 2049
+    (h == 2049, [], False),
+    (h > 0.1, [0, 1, 3, 6], False),
+    (h != 1e9, [0, 1, 3, 4, 5, 6, 7], False),
+    (h.isin([2049.0, 9.0, NAN, 5.0]), [1, 3], False),
+    (h.isin([2049, 9, 4, 5]), [3], False),
+    (~h.isin([2049.0, 9.0, 4.0, 5.0]), [0, 1, 4, 5, 6, 7], False),
     # three values
     (~((n == 1) & (s == "a")), [1, 3, 4, 5, 6, 7], True),
     (~((n == 1) | (f > 5.0)), [4, 5, 7], True),
@@ -138,7 +149,7 @@ def read_everything_left(expression: Any) -> pa.RecordBatch:
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        (pc.field("nope") > 1, "names the column 'nope'; there are: id, n, f, g, s, b"),
+        (pc.field("nope") > 1, "names the column 'nope'; there are: id, n, f, g, h, s, b"),
         (pc.field(0) > 1, "instead of giving its position"),
         (pc.field("n", "inner") > 1, "names the field 'inner', which a value of type int32 lacks"),
         (pc.field("n", 0) > 1, "instead of giving its position"),
