@@ -13,6 +13,7 @@ from ...schemas.rows.batches import in_one
 from ...schemas.rows.operation import Operation
 from ..table.table_version import TableVersion
 from ..vectors.arrow import from_arrow, to_arrow
+from ..vectors.differing import differing
 from ..vectors.keys.keys import U64Keys, keys_as_bytes
 from ..vectors.physical import physical_of
 
@@ -70,11 +71,5 @@ def distinct(rows: pa.RecordBatch, other: pa.RecordBatch, names: list[str]) -> d
 
 
 def _differ(one: pa.Array, other: pa.Array) -> np.ndarray:
-    if pa.types.is_floating(one.type):  # by their bits: NaN is NaN, and -0.0 is not 0.0
-        bits = pa.int32() if one.type.bit_width == 32 else pa.int64()
-        one, other = one.view(bits), other.view(bits)
-    elif pa.types.is_nested(one.type):  # equal cells have equal bytes, and pyarrow compares only those
-        one, other = (to_arrow(from_arrow(each, physical_of(each.type)), pa.binary()) for each in (one, other))
-    differ = pc.fill_null(pc.not_equal(one, other), False)
-    differ = pc.or_(differ, pc.not_equal(one.is_null(), other.is_null()))
-    return np.asarray(differ.to_numpy(zero_copy_only=False), np.bool_)
+    physical = physical_of(one.type)
+    return differing(from_arrow(one, physical), from_arrow(other, physical))

@@ -13,7 +13,6 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ....schemas import compute as pc
 from ....schemas.cells.moment import python_cell
 from ....schemas.errors import CorruptionError, UnreadableFileError
 from ....schemas.table.column import ColumnSchema
@@ -23,9 +22,10 @@ from ...delta import LIVE
 from ...rowset.diskrowset import NEWEST, DiskRowSet
 from ...rowset.native.absent import absent_cells
 from ...vectors.arrow import from_arrow, to_arrow
+from ...vectors.differing import differing
 from ...vectors.keys.keys import KeyVector, hash_keys, key_bytes
 from ...vectors.physical import physical_of
-from ...vectors.vector import FixedVector, Vector, concat, zeros
+from ...vectors.vector import FixedVector, Vector, concat, conformed, zeros
 from .report import RowsetRepair
 from .source import BackupRows, Range
 
@@ -251,8 +251,8 @@ class Salvage:
     def _count_mended(
         self, column: ColumnSchema, before: Vector, after: Vector, exists: np.ndarray, missing: np.ndarray
     ) -> None:
-        kind = column.logical.arrow
-        differs = _differ(to_arrow(before, kind), to_arrow(after, kind)) | missing
+        physical = physical_of(column.logical.arrow)
+        differs = differing(conformed(before, physical), conformed(after, physical)) | missing
         if count := int(np.count_nonzero(differs & exists)):
             counts = self._repair.cells_from_backup
             counts[column.name] = counts.get(column.name, 0) + count
@@ -337,13 +337,3 @@ def _replaced(vector: Vector, rows: np.ndarray, cells: Vector) -> Vector:
     places = np.arange(len(vector))
     places[rows] = len(vector) + np.arange(len(rows))
     return concat([vector, cells]).take(places)
-
-
-def _differ(one: pa.Array, other: pa.Array) -> np.ndarray:
-    if pa.types.is_nested(one.type):  # pyarrow compares only whole arrays of these
-        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
-        return np.fromiter((before != after for before, after in pairs), np.bool_, len(one))
-    is_null = pc.is_null(one)
-    same_null = pc.equal(is_null, pc.is_null(other))
-    same = pc.and_(same_null, pc.or_(is_null, pc.fill_null(pc.equal(one, other), False)))
-    return ~same.to_numpy(zero_copy_only=False)

@@ -164,6 +164,35 @@ def test_nested_cells_of_a_lost_file_come_from_the_backup(tmp_path: Path) -> Non
         assert db.table("t").scan(ordered=True).to_arrow().equals(now)
 
 
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        (pa.list_(pa.int64()), [1], [2]),
+        (pa.struct([("a", pa.string())]), {"a": "x"}, {"a": "y"}),
+        (pa.float16(), 1.5, 2.5),
+        (pa.month_day_nano_interval(), (1, 2, 3), (1, 2, 4)),
+    ],
+    ids=str,
+)
+def test_changes_of_every_type_come_from_the_backup(tmp_path: Path, kind: pa.DataType, old: Any, new: Any) -> None:
+    store, backups = tmp_path / "store", tmp_path / "backups"
+    with nyala.open(store, **OPTIONS) as db:
+        schema = pa.schema([pa.field("k", pa.int64(), False), ("cell", kind)])
+        table = db.create_table("t", schema, primary_key=["k"])
+        table.upsert(pa.table({"k": [1, 2], "cell": pa.array([old, old], kind)}, schema=schema))
+        table.maintain("flush")
+        table.update(pa.table({"k": [2], "cell": pa.array([new], kind)}, schema=schema))
+        table.maintain("flush_deltas")
+        backup(db, "t", backups)
+        free_log(db)
+        now = table.scan(ordered=True).to_arrow()
+    harm(store, suffix="redo")
+    (repair,) = repaired(store, backups)
+    assert repair.cells_from_backup == {"cell": 1}
+    with nyala.open(store, **OPTIONS) as db:
+        assert db.table("t").scan(ordered=True).to_arrow().equals(now)
+
+
 def test_changes_of_a_lost_file_come_from_the_backup(tmp_path: Path) -> None:
     store, backups = tmp_path / "store", tmp_path / "backups"
     with nyala.open(store, **OPTIONS) as db:
