@@ -158,7 +158,8 @@ class Reductions:
 
     def _keys_of(self, source: _Source, column: str) -> pa.Array:
         if not source.batches:
-            return pa.array([], source.schema.field(column).type)
+            kind = source.schema.field(column).type
+            return pa.array([], pa.float32() if types.is_float16(kind) else kind)
         cells, left = _cells(source, column), self._left.get(source)
         return pc.drop_null(pc.unique(cells if left is None else cells.filter(left)))
 
@@ -171,4 +172,10 @@ def _folded(masks: Sequence[pa.ChunkedArray], both: object) -> pa.ChunkedArray:
 
 
 def _cells(read: _Source, column: str) -> pa.ChunkedArray:
-    return pa.chunked_array([batch.column(column) for batch in read.batches])
+    """Return the cells of a column, equal where a join takes them for equal: of floats both zeros are one."""
+    cells = pa.chunked_array([batch.column(column) for batch in read.batches])
+    if not types.is_floating(cells.type):
+        return cells
+    if types.is_float16(cells.type):  # Arrow does not compare these
+        cells = cells.cast(pa.float32())
+    return pc.add(cells, pa.scalar(0.0, cells.type))

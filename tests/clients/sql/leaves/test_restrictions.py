@@ -131,6 +131,28 @@ def test_a_large_table_is_read_where_it_has_keys(
     assert any(line.startswith("  restricted by the keys of: ") for line in lines)
 
 
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_both_zeros_and_every_nan_are_one_key(
+    eager: None,
+    db: Database,
+    tables: SqlEngine,
+    restricted: list[str],
+    oracle: duckdb.DuckDBPyConnection,
+    kind: pa.DataType,
+) -> None:
+    """Floats are no filter of another table, but they decide which rows of a table have keys for a third one."""
+    nan = float("nan")
+    for name, floats in (("first", [0.0, nan, 1.0, -0.0]), ("second", [-0.0, -nan, 2.0, 7.0])):
+        columns = {"id": [1, 2, 3, 4], "k": pa.array([5, 6, 7, 8], pa.int32())}
+        given = pa.table({**columns, "x": pa.array(floats, kind)})
+        db.create_table(name, given.schema, "id").insert(given)
+        oracle.register("given", pa.table({**columns, "x": floats}))
+        oracle.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
+    text = "SELECT l.id, a.id AS a FROM large l JOIN second b ON l.k = b.k JOIN first a ON a.x = b.x WHERE a.id < 4"
+    assert ordered(tables.query(text).to_arrow()) == ordered(oracle.sql(text).to_arrow_table())
+    assert "large" in restricted
+
+
 @pytest.mark.parametrize("text", WHOLE)
 def test_no_row_is_missing_where_keys_do_not_decide(
     eager: None, tables: SqlEngine, oracle: duckdb.DuckDBPyConnection, text: str
