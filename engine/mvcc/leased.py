@@ -51,6 +51,9 @@ class LeasedMvcc(MvccManager):
         self._tenure.check()
         return super().snapshot()
 
+    def newest(self) -> int:
+        return super().snapshot()
+
     def wait_for(self, timestamp: int, timeout: float | None = None) -> None:
         """Do as MvccManager says. Raises UnavailableError, too, if somebody else may commit up to ``timestamp``: the
         log is asked first to rule that out, for one who follows another server's clock."""

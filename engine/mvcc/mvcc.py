@@ -116,6 +116,10 @@ class MvccManager:
             oldest = self._oldest()
             return self._clock.now() if oldest is None else oldest - 1
 
+    def newest(self) -> int:
+        """Return the newest snapshot that is known here, to compare other timestamps with. It need not be "now"."""
+        return self.snapshot()
+
     def wait_for(self, timestamp: int, timeout: float | None = None) -> None:
         """Return when ``timestamp`` is a snapshot: nothing at or below it is in flight, nor ever will be.
 

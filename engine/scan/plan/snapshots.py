@@ -88,7 +88,7 @@ class Snapshots:
         now, error = self._clock.physical_microseconds(), self._clock_error_seconds * 1_000_000
         if snapshot <= last_of(now + error):
             return
-        if snapshot > last_of(microseconds_of(self._mvcc.snapshot()) + error):
+        if snapshot > last_of(microseconds_of(self._mvcc.newest()) + error):
             ahead = (microseconds_of(snapshot) - now) / 1e6
             raise InvalidArgumentError(
                 f"{what} {moment!r} is in the future: {ahead:,.1f} s ahead of {self._whose}, and at most "

@@ -4,8 +4,10 @@ import threading
 
 import pytest
 
+from nyala.engine.mvcc.clock import timestamp_of
 from nyala.engine.mvcc.leased import LeasedMvcc
-from nyala.schemas.errors import UnavailableError
+from nyala.engine.scan.plan.snapshots import Snapshots
+from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from tests.doubles.clock import ManualClock
 
 
@@ -66,3 +68,28 @@ def test_no_snapshot_is_handed_out_that_the_log_does_not_allow() -> None:
     mvcc = LeasedMvcc(ManualClock(), tenure, 0.05)
     with pytest.raises(UnavailableError, match="later than the log allows yet"):
         mvcc.wait_for(mvcc.now() + 1_000_000)
+
+
+class Lapsed(Held):
+    """The lease is over; the log had much before."""
+
+    safe = 1 << 62
+
+    def check(self) -> None:
+        raise UnavailableError("the lease is over")
+
+
+def test_the_past_is_read_without_a_lease_whatever_the_time_of_day() -> None:
+    """Timestamps follow the clocks of former holders, which may have been an hour ahead of this one."""
+    clock = ManualClock()
+    mvcc = LeasedMvcc(clock, Lapsed(), 0.05)
+    past = mvcc.now()
+    mvcc.finish(mvcc.start())
+    clock.jump(-3_600_000_000)
+    snapshots = Snapshots(clock, mvcc, clock_error_seconds=1)
+    snapshots.check_not_ahead(past, past, "as_of")
+    mvcc.wait_for(past)
+    with pytest.raises(InvalidArgumentError, match=r"as_of .* is in the future"):
+        snapshots.check_not_ahead(past + timestamp_of(2_000_000), past, "as_of")
+    with pytest.raises(UnavailableError, match="lease is over"):
+        mvcc.snapshot()
