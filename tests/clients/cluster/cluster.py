@@ -20,6 +20,9 @@ from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.placement import Placement, ServerIdentity
 from tests.campaigns.options import stored
 
+_CACHE_BYTES = 64 << 20
+"""Of each server: all of them are in one process, and would take a half of the machine each."""
+
 
 class Member:
     """One server and its store."""
@@ -35,7 +38,8 @@ class Member:
         return self.here.placement.servers[self.here.server][0]
 
     def start(self) -> None:
-        options = StoreOptions(maintenance="off", placement=self.here.placement, server=self.here.server)
+        here = {"placement": self.here.placement, "server": self.here.server}
+        options = StoreOptions(maintenance="off", page_cache_bytes=_CACHE_BYTES, **here)
         self.store = Store.open(self.fs, stored(options))
         self.gateway = Gateway(self.store, self.here, Credentials(traces=self.collector is not None))
         traces = None
