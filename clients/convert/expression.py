@@ -275,7 +275,7 @@ def cell_json(value: pa.Scalar) -> Any:
         return {"timestamp": moment_text(moment_of(value.value * _MICROSECONDS[value.type.unit]))}
     if pa.types.is_date32(value.type):
         return {"date": moment_text(date_of(value.value))}
-    return literal_json(value.as_py())
+    return literal_json(value if value.type == pa.time64("ns") else value.as_py())
 
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}

@@ -34,9 +34,11 @@ def plain_value(value: Any) -> Any:
     else as it is. A moment outside the years 1 to 9999 is its microseconds since 1970, or its days.
 
     Raises:
-        InvalidArgumentError: a moment of numpy has parts of a microsecond.
+        InvalidArgumentError: a moment of numpy, or a time, has parts of a microsecond.
     """
     if isinstance(value, pa.Scalar):
+        if _is_nanoseconds(value) and value.is_valid and value.value % 1_000:
+            raise InvalidArgumentError(f"the time {_time_text(value)} is finer than a microsecond, as Python has them")
         return python_cell(value)
     if getattr(value, "shape", None) != () or not hasattr(value, "dtype"):
         return value
@@ -52,6 +54,15 @@ def plain_value(value: Any) -> Any:
     if value.dtype.str.endswith(("[D]", "[W]", "[M]", "[Y]")):
         return date_of(microseconds // DAY_MICROSECONDS)
     return moment_of(microseconds)
+
+
+def _is_nanoseconds(value: Any) -> bool:
+    """Whether a value is a scalar of pyarrow that may be a time which Python lacks."""
+    return isinstance(value, pa.Scalar) and value.type == pa.time64("ns")
+
+
+def _time_text(value: pa.Scalar) -> str:
+    return value.cast(pa.string()).as_py()
 
 
 def to_json(value: Any) -> Any:
@@ -103,6 +114,8 @@ def literal_json(value: Any) -> Any:
         return {"date": value.isoformat()}
     if isinstance(value, dt.time):
         return {"time": value.isoformat()}
+    if _is_nanoseconds(value) and value.is_valid:
+        return {"time": _time_text(value)}
     if isinstance(value, decimal.Decimal):
         return {"decimal": str(value)}  # without an exponent, that of 1E-999999999 has a billion digits
     if (plain := plain_value(value)) is not value:

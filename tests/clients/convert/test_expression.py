@@ -143,6 +143,24 @@ def test_keeps_what_arrow_cannot_compare(shared):
     assert count(f("at") == dt.datetime(2024, 1, 3, 14, tzinfo=dt.timezone(dt.timedelta(hours=2)))) == 1
 
 
+def test_times_keep_their_nanoseconds(homes):
+    kind = pa.time64("ns")
+    times = pa.array([0, 1, 1_001, 86_399_999_999_999, None], pa.int64()).cast(kind)
+    homes.alter().add_column("time", kind).apply()
+    rows = pa.table({"id": range(5), "time": times})
+    homes.insert(rows)
+
+    def selected(where: object) -> list[int]:
+        return homes.scan(["id"], where=where, ordered=True).to_arrow()["id"].to_pylist()
+
+    for time in times.drop_null():
+        for where in (f("time") == time, f("time") < time, ~(f("time") <= time), f("time").isin(pa.array([time]))):
+            assert selected(where) == rows.filter(where)["id"].to_pylist()
+        assert selected([("time", "=", time)]) == selected([("time", "in", [time])]) == selected(f("time") == time)
+    with pytest.raises(InvalidArgumentError, match="finer than a microsecond"):
+        homes.alter().add_column("late", kind, read_default=times[1]).apply()
+
+
 def test_chains_of_any_length():
     chain = f("a") == 0
     for number in range(3_000):
