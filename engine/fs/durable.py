@@ -29,9 +29,11 @@ class DurableFile:
     """A file of the disk in memory. ``content`` ends with the last byte written; from there to ``size`` the file has
     preallocated zeroes."""
 
-    def __init__(self, size: int, content: bytes = b"") -> None:
+    def __init__(self, size: int, content: bytes = b"", is_volatile: bool = False) -> None:
+        """If ``is_volatile``, nothing of it outlives a power failure, and nothing is kept for one."""
         self.content = bytearray(content)
         self.size = size
+        self._is_volatile = is_volatile
         self.names = 1
         """The number of directory entries that refer to it."""
         self._durable = bytearray(content)
@@ -41,7 +43,8 @@ class DurableFile:
     def write(self, offset: int, content: bytes) -> None:
         _overwrite(self.content, offset, content)
         self.size = max(self.size, len(self.content))
-        self._pending.append((offset, content))
+        if not self._is_volatile:
+            self._pending.append((offset, content))
 
     def read(self, offset: int, length: int) -> bytes:
         length = max(0, min(length, self.size - offset))
@@ -65,7 +68,10 @@ class DurableDirectory:
     """A directory of the disk in memory. ``entries`` is what callers see; ``_pending`` holds the changes that a power
     failure may undo."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_volatile: bool = False) -> None:
+        """If ``is_volatile``, nothing of it outlives a power failure, and nothing is kept for one: else what was
+        unlinked takes memory until the directory is synced."""
+        self._is_volatile = is_volatile
         self.entries: dict[str, DurableFile | DurableDirectory] = {}
         self._durable: dict[str, DurableFile | DurableDirectory] = {}
         self._pending: list[tuple[_Change, ...]] = []
@@ -73,11 +79,13 @@ class DurableDirectory:
     def change(self, *changes: _Change) -> None:
         """Apply the changes, which become durable together or not at all."""
         _apply(self.entries, changes)
-        self._pending.append(changes)
+        if not self._is_volatile:
+            self._pending.append(changes)
 
     def sync(self) -> None:
         self._pending.clear()
-        self._durable = dict(self.entries)
+        if not self._is_volatile:
+            self._durable = dict(self.entries)
 
     def crash_image(self, random: Chance) -> DurableDirectory:
         names = dict(self._durable)

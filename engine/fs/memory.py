@@ -31,14 +31,20 @@ class MemoryFileSystem:
 
     ``operations`` counts the calls that change something; ``operation_log`` names the latest.  With ``crash_at=N`` the
     N-th raises PowerFailure before it takes effect, and so does every call after it.
+
+    One that ``is_volatile`` loses everything with its power. So it keeps nothing of what was unlinked, though the
+    directory was not synced: it is for caches.
     """
 
-    def __init__(self, capacity_bytes: int = 1 << 40, crash_at: int | None = None) -> None:
+    def __init__(
+        self, capacity_bytes: int = 1 << 40, crash_at: int | None = None, *, is_volatile: bool = False
+    ) -> None:
         self.capacity_bytes = capacity_bytes
+        self.is_volatile = is_volatile
         self.crash_at = crash_at
         self.operations = 0
         self.operation_log: deque[str] = deque(maxlen=100_000)
-        self._root = DurableDirectory()
+        self._root = DurableDirectory(is_volatile)
         self._used_bytes = 0
         self._locked: set[str] = set()
         self._mutex = threads.RLock()
@@ -50,7 +56,7 @@ class MemoryFileSystem:
             if name in parent.entries:
                 raise os_error(errno.EEXIST, path)
             self._take_space(preallocate, path)
-            file = DurableFile(preallocate)
+            file = DurableFile(preallocate, is_volatile=self.is_volatile)
             parent.change((name, file))
             return MemoryWritableFile(self, path, file, preallocate)
 
@@ -110,7 +116,7 @@ class MemoryFileSystem:
             directory = self._root
             for name in filter(None, clean_path(path).split("/")):
                 if name not in directory.entries:
-                    directory.change((name, DurableDirectory()))
+                    directory.change((name, DurableDirectory(self.is_volatile)))
                 child = directory.entries[name]
                 if not isinstance(child, DurableDirectory):
                     raise os_error(errno.EEXIST, path)
@@ -153,7 +159,7 @@ class MemoryFileSystem:
             self._change("lock", path)
             parent, name = self._parent(path)
             if name not in parent.entries:
-                parent.change((name, DurableFile(0)))
+                parent.change((name, DurableFile(0, is_volatile=self.is_volatile)))
             if clean_path(path) in self._locked:
                 raise UnavailableError(f"{path} is locked: another process has this store open")
             self._locked.add(clean_path(path))

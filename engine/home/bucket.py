@@ -119,7 +119,7 @@ class BucketHome(Home):
 
     def files(self, store_uuid: str) -> BucketFileSystem:
         """Return the files as a reader sees them that keeps nothing; close it."""
-        return BucketFileSystem(self.bucket, self.prefix, MemoryFileSystem(), 0, store_uuid)
+        return BucketFileSystem(self.bucket, self.prefix, MemoryFileSystem(is_volatile=True), 0, store_uuid)
 
     def files_beside(self, store_uuid: str, capacity_bytes: int, maker_of: Callable[[str], str]) -> BucketFileSystem:
         """Return the files as a reader sees them beside the process that has the store, through the cache that

@@ -144,5 +144,5 @@ class PinnedReader:
 
 def files_in_bucket(pinned: PinnedIn, bucket: Bucket) -> BucketFileSystem:
     """Return the files of a pinned table that are in a bucket, with a small cache in memory; close it."""
-    cache = MemoryFileSystem()
+    cache = MemoryFileSystem(is_volatile=True)
     return BucketFileSystem(bucket, pinned.prefix, cache, _CACHE_BYTES, pinned.store_uuid, known=pinned.sizes)

@@ -1,6 +1,7 @@
 """The crash model itself: each thing a power failure may do is seen to happen, and nothing else is."""
 
 import errno
+import tracemalloc
 from collections.abc import Callable
 from random import Random
 
@@ -172,3 +173,20 @@ def test_a_link_takes_no_space_and_its_content_goes_with_the_last_name() -> None
     assert contents(fs.crash_image(Random(0)), "d") == {"b": b"x" * 60}
     fs.unlink("d/b")
     assert fs.free_bytes("") == 100
+
+
+def test_a_volatile_disk_keeps_nothing_that_was_unlinked() -> None:
+    fs = MemoryFileSystem(is_volatile=True)
+    fs.make_directory("d")
+    tracemalloc.start()
+    try:
+        for each in range(40):
+            file = fs.create(f"d/{each}")
+            file.append(bytes(1 << 20))
+            file.close()
+            assert len(fs.open(f"d/{each}").view()) == 1 << 20
+            fs.unlink(f"d/{each}")
+        assert tracemalloc.get_traced_memory()[0] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert not contents(fs.crash_image(Random(0)))

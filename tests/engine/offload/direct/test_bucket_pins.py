@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from random import Random
 from threading import Barrier
 from typing import Any
 
@@ -263,6 +265,32 @@ def test_a_reader_whose_pin_ends_is_told_so(monkeypatch: pytest.MonkeyPatch) -> 
             reader.scan(ScanSpec(table="t"), pool).to_reader().read_all()
         reader.close()
         there.close()
+
+
+def test_a_reader_keeps_no_more_than_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it reads: a task of Spark may read many times its memory."""
+    machine = Machine()
+    store = opened(machine)
+    table = Database(store).create_table("t", pa.schema([("id", pa.int64()), ("cell", pa.binary())]), ["id"])
+    noise = Random(1)
+    for first in range(0, 400, 40):
+        table.upsert([{"id": each, "cell": noise.randbytes(50_000)} for each in range(first, first + 40)])
+        store.maintain("t", "flush")
+    pin = pinned(store)
+    assert pin.bucket is not None
+    monkeypatch.setattr(reading, "_CACHE_BYTES", 4_000_000)
+    there = files_in_bucket(pin.bucket, machine.other().bucket)
+    reader, pool = PinnedReader(pin, there), ThreadPoolExecutor(1)
+    tracemalloc.start()
+    try:
+        cells = sum(len(batch) for batch in reader.scan(ScanSpec(table="t"), pool).to_reader())
+        assert cells == 400 and tracemalloc.get_traced_memory()[0] < 8_000_000
+    finally:
+        tracemalloc.stop()
+        reader.close()
+        there.close()
+        pool.shutdown()
+        store.close()
 
 
 def test_what_cannot_be_pinned_is_said() -> None:
