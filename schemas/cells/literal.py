@@ -38,7 +38,9 @@ def plain_value(value: Any) -> Any:
     """
     if isinstance(value, pa.Scalar):
         if _is_nanoseconds(value) and value.is_valid and value.value % 1_000:
-            raise InvalidArgumentError(f"the time {_time_text(value)} is finer than a microsecond, as Python has them")
+            raise InvalidArgumentError(
+                f"the time {_time_text(value)} is finer than a microsecond: round it to microseconds"
+            )
         return python_cell(value)
     if getattr(value, "shape", None) != () or not hasattr(value, "dtype"):
         return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.replica.segments import SegmentSource
-from tests.engine.replica.live_stores import SCHEMA, SMALL, put
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
-def holder(home: Path) -> Iterator[Database]:
-    with nyala.open(home, **SMALL) as database:
-        database.create_table("t", SCHEMA, "id")
-        yield database
+from tests.engine.replica.live_stores import SCHEMA, put
 
 
 @pytest.mark.parametrize("is_all_freed", [False, True])

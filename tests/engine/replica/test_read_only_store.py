@@ -32,18 +32,6 @@ from tests.engine.replica.live_stores import SCHEMA, SMALL, put, rows, tree
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
-def holder(home: Path) -> Iterator[Database]:
-    with nyala.open(home, **SMALL) as database:
-        database.create_table("t", SCHEMA, "id")
-        yield database
-
-
-@pytest.fixture
 def reader(home: Path, holder: Database) -> Iterator[Database]:
     with nyala.open(home, read_only=True) as database:
         yield database

@@ -137,38 +137,12 @@ def test_cells_of_a_damaged_page_come_from_the_backup(tmp_path: Path) -> None:
         assert shown(db) == now, "all of it is known"
 
 
-def test_nested_cells_of_a_lost_file_come_from_the_backup(tmp_path: Path) -> None:
-    store, backups = tmp_path / "store", tmp_path / "backups"
-    pair = pa.struct([("a", pa.int32()), ("b", pa.string())])
-    nested = {"list": pa.list_(pair), "struct": pair, "map": pa.map_(pa.string(), pa.int64())}
-    old = {"list": [{"a": 1, "b": None}, None], "struct": {"a": None, "b": "x"}, "map": [("k", None)]}
-    with nyala.open(store, **OPTIONS) as db:
-        table = db.create_table("t", pa.schema([("k", pa.int64()), *nested.items()]), primary_key=["k"])
-        table.upsert([{"k": key, **old} for key in range(8)] + [{"k": 8, **dict.fromkeys(nested)}])
-        table.maintain("flush")
-        changed = [
-            {"k": 1, "list": [], "struct": {"a": 2, "b": "y"}, "map": [("k", 1)]},
-            {"k": 2, **dict.fromkeys(nested)},
-            {"k": 8, **old},
-        ]
-        table.upsert(changed)
-        table.maintain("flush_deltas")
-        backup(db, "t", backups)
-        free_log(db)
-        now = table.scan(ordered=True).to_arrow()
-    (redo,) = store.glob("tablets/*/*.redo")
-    redo.unlink()
-    (repair,) = repaired(store, backups)
-    assert repair.cells_from_backup == dict.fromkeys(nested, 3)
-    with nyala.open(store, **OPTIONS) as db:
-        assert db.table("t").scan(ordered=True).to_arrow().equals(now)
-
-
 @pytest.mark.parametrize(
     ("kind", "old", "new"),
     [
         (pa.list_(pa.int64()), [1], [2]),
         (pa.struct([("a", pa.string())]), {"a": "x"}, {"a": "y"}),
+        (pa.map_(pa.string(), pa.int64()), None, [("k", 1)]),
         (pa.float16(), 1.5, 2.5),
         (pa.month_day_nano_interval(), (1, 2, 3), (1, 2, 4)),
     ],
