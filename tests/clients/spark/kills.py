@@ -42,7 +42,7 @@ import nyala
 from tests.campaigns import options as drawn
 from tests.clients.spark.kill_servers import BucketServer, DirectoryServer
 from tests.clients.spark.kill_steps import SCHEMA, Step, Steps, compare
-from tests.clients.spark.streaming import JOURNAL, NO_PYTHON
+from tests.clients.spark.streaming import JOURNAL, has_no_python
 from tests.doubles.processes import children_of, kill
 
 FAULTS = (
@@ -261,7 +261,7 @@ class Campaign:
 
     def _excuse(self, step: Step, error: str, is_restarted: bool) -> str:
         """Return why a step may have failed; nothing if it may not."""
-        if NO_PYTHON in error:
+        if has_no_python(error):
             return "for want of Python"
         if is_restarted and NO_SERVER in error and not set(self._staged()) - self._staged_before:
             return "planned without a server"
@@ -298,7 +298,7 @@ class Campaign:
         for name in ("copy", "journal"):
             step = self.steps.stream(name, "nyala_plain")
             while "error" in (reply := self.carry_out(step, []) or {}):
-                assert NO_PYTHON in reply["error"], reply["error"]
+                assert has_no_python(reply["error"]), reply["error"]
             step.check(None)
         for name, rows in self.steps.tables.items():
             compare(name, self.steps.table_rows(name), rows)

@@ -41,8 +41,15 @@ KEYS = 400
 SLOW_SECONDS = 60
 """A query that makes no batch for so long is slow."""
 _PLANTED = "planted"
-NO_PYTHON = "Python worker failed to connect back"
-"""What Spark says when the machine is too busy to start Python in time. Such starts prove nothing, so they are few."""
+_NO_PYTHON = ("Python worker failed to connect back", "reading the port number from pyspark.daemon's stdout")
+
+
+def has_no_python(error: str) -> bool:
+    """Whether Spark could not start Python: the machine is too busy, or the process was killed before it was ready.
+
+    Such starts prove nothing, so they are few.
+    """
+    return any(message in error for message in _NO_PYTHON)
 
 
 class Writer(threading.Thread):
@@ -173,7 +180,7 @@ class Campaign:
     def _judge(self, what: str, query: StreamingQuery, has_moved: bool) -> None:
         """Count how a query has ended. Raises AssertionError if nobody planted that."""
         error = str(query.exception() or "")
-        if NO_PYTHON in error:
+        if has_no_python(error):
             self.done["failed starts"] += 1
         elif _PLANTED in error:
             self.done["ended as planted"] += 1
