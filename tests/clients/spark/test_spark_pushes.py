@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from nyala.clients.api.database import Database
 from tests.dose import dose
@@ -29,7 +31,7 @@ CELLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "u8": (pa.uint8(), [255, 254]),
     "u32": (pa.uint32(), [(1 << 32) - 1, (1 << 32) - 2]),
     "u64": (pa.uint64(), [(1 << 64) - 1, (1 << 64) - 2]),
-    "f16": (pa.float16(), [0.5, 2.0]),
+    "f16": (pa.float16(), [0.5, 2048.0]),
     "t32": (pa.time32("s"), [dt.time(1), dt.time(13)]),
     "t64": (pa.time64("us"), [dt.time(1), dt.time(13, 0, 0, 1)]),
     "dms": (pa.duration("ms"), [dt.timedelta(days=1), dt.timedelta(hours=1)]),
@@ -39,6 +41,8 @@ CELLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "s": (pa.struct([("a", pa.int64()), ("b", pa.string())]), [{"a": 1, "b": "x"}, {"a": None, "b": None}]),
 }
 CONDITIONS = """
+f16 < 2049F
+NOT (f16 IN (2048F, 2049F))
 t64 < TIME'12:00:00'
 dms > INTERVAL '2' HOUR
 t64 IN (TIME'01:00:00', TIME'02:00:00')
@@ -55,7 +59,13 @@ u8 > 254
 u8 = 300
 u32 = 4294967295
 f16 > 1
+f16 <=> 2049F
+f16 <> 0.1F
+f16 <= 1e6F
 f32 > 1
+f32 < 0.1F
+u8 < 300
+u8 > -1
 f64 >= 0.1D
 NOT (f64 = 0.1D)
 f64 = double('NaN')
@@ -112,3 +122,15 @@ def test_what_the_store_selects_is_what_spark_selects(spark: SparkSession, db: D
             for name in ("nyala.default.pushes", "by_spark")
         )
         assert mine == theirs, query
+
+
+def test_no_condition_that_the_store_would_round_chooses_what_is_replaced(spark: SparkSession, db: Database) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("h", pa.float16())])
+    table = db.create_table("rounded", schema, ["id"])
+    table.insert([{"id": 1, "h": 1.0}, {"id": 2, "h": 2048.0}])
+    rows = spark.createDataFrame([(3, 3.0)], "id long, h float")
+    with pytest.raises(PySparkException, match="the store finds the rows to replace, and cannot evaluate"):
+        rows.writeTo("nyala.default.rounded").overwrite(f.col("h") < f.lit(2049).cast("float"))
+    assert table.count() == 2
+    rows.writeTo("nyala.default.rounded").overwrite(f.col("h") <= f.lit(2048).cast("float"))
+    assert [row["id"] for row in table.scan().to_arrow().to_pylist()] == [3]

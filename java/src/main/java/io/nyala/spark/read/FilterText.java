@@ -1,5 +1,6 @@
 package io.nyala.spark.read;
 
+import io.nyala.spark.tables.StoreTable;
 import java.math.BigDecimal;
 import java.util.ArrayList;
 import java.util.HexFormat;
@@ -49,11 +50,18 @@ public final class FilterText {
   private static final Pattern QUOTED = Pattern.compile("'[^']*'|\"((?:[^\"]|\"\")*)\"");
 
   private final StructType schema;
+  private final FloatColumns floats;
   private int parts;
   private int length;
 
-  public FilterText(StructType schema) {
-    this.schema = schema;
+  public FilterText(StoreTable table) {
+    this(table, table.schema());
+  }
+
+  /** Translates conditions on some columns of a table. */
+  FilterText(StoreTable table, StructType columns) {
+    this.schema = columns;
+    this.floats = new FloatColumns(table);
   }
 
   /**
@@ -92,7 +100,7 @@ public final class FilterText {
     if (of[0] instanceof Literal && !(of[1] instanceof Literal)) {
       return comparison(FLIPPED.get(operator), new Expression[] {of[1], of[0]});
     }
-    return column(of[0]).flatMap(column -> literal(of[1], column.type).map(value -> compared(column, operator, value)));
+    return column(of[0]).flatMap(column -> literal(of[1], column).map(value -> compared(column, operator, value)));
   }
 
   private static String compared(Column column, String operator, String value) {
@@ -113,7 +121,7 @@ public final class FilterText {
     }
     List<String> values = new ArrayList<>();
     for (int place = 1; place < of.length; place++) {
-      Optional<String> value = literal(of[place], column.get().type);
+      Optional<String> value = literal(of[place], column.get());
       if (value.isEmpty()) {
         return Optional.empty();
       }
@@ -141,12 +149,16 @@ public final class FilterText {
     return isThere ? Optional.of(new Column(name, schema.apply(name).dataType())) : Optional.empty();
   }
 
-  /** Returns a literal in the store's SQL for a column of this type; empty for NULL, NaN and infinity. */
-  private static Optional<String> literal(Expression expression, DataType type) {
+  /**
+   * Returns a literal in the store's SQL for a column; empty for NULL, NaN and infinity, and for what the store would
+   * round to a cell of the column.
+   */
+  private Optional<String> literal(Expression expression, Column column) {
     if (!(expression instanceof Literal<?> literal) || literal.value() == null) {
       return Optional.empty();
     }
     Object value = literal.value();
+    DataType type = column.type;
     if (value instanceof Decimal decimal && type instanceof DecimalType) {
       return Optional.of(decimal.toJavaBigDecimal().toPlainString());
     }
@@ -158,6 +170,9 @@ public final class FilterText {
     }
     if (value instanceof Boolean flag) {
       return Optional.of(flag ? "TRUE" : "FALSE");
+    }
+    if (value instanceof Float number && !floats.keeps(column.name, number)) {
+      return Optional.empty();
     }
     if (value instanceof Float || value instanceof Double) {
       double number = ((Number) value).doubleValue(); // exact, also for a float

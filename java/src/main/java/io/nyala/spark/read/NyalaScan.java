@@ -117,7 +117,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
    */
   @Override
   public void filter(Predicate[] predicates) {
-    FilterText text = new FilterText(schema);
+    FilterText text = new FilterText(table, schema);
     List<String> all = new ArrayList<>(pushed.filters());
     int length = 0;
     for (Predicate predicate : predicates) {

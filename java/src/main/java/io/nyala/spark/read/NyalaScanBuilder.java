@@ -43,7 +43,7 @@ public final class NyalaScanBuilder
     this.table = table;
     this.schema = table.schema();
     this.options = options;
-    this.filterText = new FilterText(schema);
+    this.filterText = new FilterText(table);
     this.columns = schema;
   }
 

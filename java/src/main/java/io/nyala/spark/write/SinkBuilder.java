@@ -69,7 +69,7 @@ public final class SinkBuilder
     if (mayBeStatement && rows.isUpsert()) {
       throw StreamOnly.refusal();
     }
-    FilterText filterText = new FilterText(rows.table().schema());
+    FilterText filterText = new FilterText(rows.table());
     List<String> texts = new ArrayList<>();
     for (Predicate predicate : predicates) {
       texts.add(filterText.of(predicate).orElseThrow(() -> new UnsupportedOperationException(
