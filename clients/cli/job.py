@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="Verify, back up, restore, load, co
 app.command("load")(load)
 
 Root = Annotated[str, typer.Argument(help="A folder, or a URI such as s3://bucket/backups.")]
-OtherUrl = Annotated[str | None, typer.Option("--other-url", help="The other store's server.")]
+OtherUrl = Annotated[str | None, typer.Option("--other-url", help="The URL of the other store's server.")]
 OtherData = Annotated[str | None, typer.Option("--other-data", help="The other store's data directory, or bucket.")]
 OtherName = Annotated[str | None, typer.Option("--other-name", help="The other store's name in its bucket.")]
 
@@ -56,7 +56,7 @@ def verify_command(
     other_url: OtherUrl = None,
     other_data: OtherData = None,
     other_name: OtherName = None,
-    other_table: Annotated[str | None, typer.Option(help="The table's name there.", show_default="the same")] = None,
+    other_table: Annotated[str | None, typer.Option(help="The table's name in the other store.", show_default="the same")] = None,
     as_of: AsOf = None,
     other_as_of: AsOf = None,
     differences: Annotated[int, typer.Option(min=1, help="Print at most this many differing keys.")] = 100,
@@ -201,7 +201,7 @@ def copy_command(
     other_url: OtherUrl = None,
     other_data: OtherData = None,
     other_name: OtherName = None,
-    new_name: Annotated[str | None, typer.Option("--as", help="The copy's name.", show_default="the same")] = None,
+    new_name: Annotated[str | None, typer.Option("--as", help="The copy's name in the other store.", show_default="the same")] = None,
     as_of: AsOf = None,
 ) -> None:
     """Copy a table to another store. Resumes an interrupted run."""
@@ -220,7 +220,7 @@ def copy_command(
 def copy_store_command(
     job: JobOptions,
     bucket: Annotated[str, typer.Argument(metavar="URL", help="The bucket to copy to, such as s3://bucket/root.")],
-    new_name: Annotated[str, typer.Option("--as", help="The copy's name there.")],
+    new_name: Annotated[str, typer.Option("--as", help="The copy's name in that bucket.")],
     source_url: Annotated[
         str | None, typer.Option(help="The source's bucket as this machine reaches it.", show_default="the server's")
     ] = None,

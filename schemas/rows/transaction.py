@@ -55,7 +55,7 @@ class ServerRows(Message):
                     return first + row
                 return first + int(np.flatnonzero(np.unpackbits(np.frombuffer(zlib.decompress(mask), np.uint8)))[row])
             row -= count
-        raise IndexError(f"row {row} is outside the rows of the server {self.server!r}")
+        raise IndexError(f"the server {self.server!r} got fewer than {row + 1} rows of this batch")
 
 
 class StageResult(Message, frozen=True):

@@ -124,7 +124,7 @@ def _pairs(rows: MergedRows, is_output: np.ndarray) -> tuple[np.ndarray, np.ndar
     old, new = equal + is_first, equal + ~is_first
     is_thrice = (equal[1:] == equal[:-1] + 1).any()
     if is_thrice or is_output[old].any() or len(new) != np.count_nonzero(is_output) or not is_output[new].all():
-        raise _wrong("they have a key that none of the merged rowsets has, or have some key twice")
+        raise _wrong("some key is in none of the merged rowsets, or is there twice")
     return old, new
 
 
