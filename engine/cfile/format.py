@@ -210,7 +210,7 @@ class Trailer(NamedTuple):
         stored_length, raw_length, compression, version, footer_crc = _TRAILER.unpack(fields)
         _check_version(path, version)
         if stored_length > start - HEADER_BYTES or raw_length > MAX_FOOTER_BYTES:
-            raise CorruptionError(path, start, f"a footer of {stored_length} ({raw_length}) bytes")
+            raise CorruptionError(path, start, f"the footer is too long: {stored_length} bytes, decoded {raw_length}")
         return cls(stored_length, raw_length, compression, footer_crc)
 
 

@@ -123,7 +123,7 @@ def check_slot(cursor: Any, memo: Memo, after: str) -> None:
         raise lost_changes(f"the slot {memo.slot} needed WAL beyond max_slot_wal_keep_size")
     if is_beyond:
         raise ConflictError(
-            f"the replication slot {memo.slot} is at {confirmed}, beyond the commit at {after} that the store has: "
+            f"the replication slot {memo.slot} is at {confirmed}, beyond the commit at {after}, the last in the store; "
             "the store was restored, or another reader used the slot: copy the tables again with --again"
         )
 
