@@ -259,7 +259,7 @@ def _array(values: Any, kind: pa.DataType | None = None, from_pandas: bool = Fal
         return cells
     leaves = list(python_leaves(values))
     if any(isinstance(leaf, dt.time) and leaf.tzinfo is not None for leaf in leaves):
-        raise _UnfitError("has times with a zone: a time of a column has none")
+        raise _UnfitError("has times with a zone, which a column of times cannot store: remove the zone")
     moments = [leaf for leaf in leaves if isinstance(leaf, dt.datetime) and leaf == leaf]  # NaT is not
     if any(getattr(moment, "nanosecond", 0) for moment in moments):  # of pandas
         return pa.array(values, with_leaves(cells.type, _in_nanoseconds), from_pandas=from_pandas)

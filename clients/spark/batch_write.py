@@ -139,7 +139,9 @@ class BatchWriter(DataSourceArrowWriter):
             StoreError: they cannot be written to it.
         """
         if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
-            raise InvalidArgumentError("overwrite empties the table first: it works only with insert and upsert")
+            raise InvalidArgumentError(
+                "overwrite empties the table: set operation to insert or upsert, without operationColumn"
+            )
         table = options.server(patient=False).describe_table(options.table)
         self._options, self._advice = as_meant(options, schema, table, overwrite)
         self._overwrite = overwrite

@@ -48,7 +48,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
             raise InvalidArgumentError(
-                "output mode complete empties the table first: it works only with insert and upsert"
+                "output mode complete empties the table: set operation to insert or upsert, without operationColumn"
             )
         self._options = options
         self._overwrite = overwrite

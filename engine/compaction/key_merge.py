@@ -237,4 +237,4 @@ def _source_of(rows: MergedRows, position: int) -> tuple[int, int]:
         place = int(np.searchsorted(positions, position))
         if place < len(positions) and positions[place] == position:
             return part.source, int(numbers[place])
-    raise AssertionError("every row is of a part")
+    raise AssertionError(f"no rowset has the merged row at position {position}")

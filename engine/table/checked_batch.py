@@ -212,7 +212,8 @@ def columns_of(names: Sequence[str], schema: TableSchema, operation: Operation) 
         InvalidArgumentError: there is no such column, it occurs twice, or the operation does not go with these.
     """
     if len(set(names)) < len(names):
-        raise InvalidArgumentError("the data has a column twice")
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidArgumentError(f"the data has column {twice!r} twice")
     if unknown := [name for name in names if name not in schema.by_name]:
         meant, known = perhaps(unknown[0], schema.by_name), ", ".join(schema.by_name)
         raise InvalidArgumentError(f"the table has no column {unknown[0]!r}{meant}; its columns are {known}")

@@ -132,7 +132,7 @@ class SegmentHeader:
         if crc != zlib.crc32(header[: -_CRC.size]):
             raise MalformedError("the checksum of the segment header is wrong")
         if version != VERSION or flags & ~FLAG_PREVIOUS_TAIL_CUT:
-            raise MalformedError(f"log format version {version}, flags {flags:#x} are unknown to this program")
+            raise MalformedError(f"this program cannot read a log of version {version} with flags {flags:#x}")
         return cls(store, number, first_lsn, previous_crc, size, bool(flags & FLAG_PREVIOUS_TAIL_CUT))
 
 

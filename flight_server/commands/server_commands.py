@@ -49,7 +49,7 @@ def status(
     """Print which server has each store, and how far behind its standbys are; exit with 1 if a store has no holder."""
     if data is None and placement is None and name is not None:
         raise InvalidArgumentError(
-            "--name needs --data, for a store in that bucket, or --placement, for a server in that file"
+            "--name chooses a store of a bucket or a server of a placement file: also give --data or --placement"
         )
     servers = _servers(url, data, placement, name)
     found = dict(_asked(_locations(servers)))

@@ -28,7 +28,7 @@ class SessionRow:
     def __init__(self, store: StoreService, command: WriteCommand, columns: list[str]) -> None:
         """Raises InvalidArgumentError if a column comes twice."""
         if len(set(columns)) < len(columns):
-            raise InvalidArgumentError("`columns` names a column twice")
+            raise InvalidArgumentError("the list `columns` has a column twice")
         self._store = store
         self._command = command
         self._columns = columns

@@ -40,7 +40,7 @@ class Tls:
         except LookupError as error:
             if self.clients is ClientCertificates.OPTIONAL:
                 raise InvalidArgumentError(
-                    "with this version of pyarrow, client certificates cannot be optional"
+                    "this version of pyarrow cannot make client certificates optional: set tls_client_certs=required"
                 ) from error
             self._credentials = None
         self._read: Callable[[], Certificates] = lambda: read_certificates(certificate, key, client_ca)

@@ -112,7 +112,7 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
             if not _is_hexadecimal(getattr(self, name)):
                 raise InvalidArgumentError(f"{name} {getattr(self, name)!r} is not hexadecimal")
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
-            raise InvalidArgumentError("columns names a column twice")
+            raise InvalidArgumentError("the list `columns` has a column twice")
         if self.changes and self.as_of is not None:
             raise InvalidArgumentError("as_of cannot be combined with changes, which end at their own `until`")
         if self.all_parts and self.is_whole:

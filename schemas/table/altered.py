@@ -103,7 +103,9 @@ def _rename_column(state: TableState, step: alter.RenameColumn, limits: Limits) 
     if column == state.schema.auto_incrementing:
         raise InvalidArgumentError(f"column {step.name!r} is filled in by the store and cannot be renamed")
     if column == state.schema.filled:
-        raise InvalidArgumentError(f"column {step.name!r} says when rows were written: set ttl to None first")
+        raise InvalidArgumentError(
+            f"column {step.name!r} cannot be renamed while the option ttl counts from it: set ttl to None first"
+        )
     if step.to != step.name:
         _check_new_name(state.schema, step.to, limits)
     if column.id == state.schema.order_by:

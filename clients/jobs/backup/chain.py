@@ -85,13 +85,13 @@ class Backup(_Span, frozen=True):
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
         if len({part.file for part in self.parts}) < len(self.parts):
-            raise ValueError("two parts are the same file")
+            raise ValueError("it lists the same file for two parts")
         if (self.rows, self.bytes) != (sum(each.rows for each in self.parts), sum(each.bytes for each in self.parts)):
             raise ValueError(f"its parts do not add up to {self.rows:,} rows and {self.bytes:,} bytes")
         if strange := {part.tablet for part in self.parts} - set(self.tablets):
             raise ValueError(f"it has parts of tablets that the table does not have: {', '.join(map(str, strange))}")
         if self.kind == "full" and any(part.kind != "rows" for part in self.parts):
-            raise ValueError("a full backup has a part with changes")
+            raise ValueError("it is a full backup, but has a part with changes")
         if self.sums is not None and total_of(self.sums) != (self.table_rows, self.checksum):
             raise ValueError("the checksums of its tablets do not add up to the table's checksum")
         return self

@@ -54,7 +54,7 @@ class PostgresSource(Source):
                 described.append((source_table(name, target, there), there))
         oids = [there.oid for _, there in described]
         if len(set(oids)) < len(oids):
-            raise InvalidArgumentError("one table is named twice")
+            raise InvalidArgumentError("two of the names mean the same table of PostgreSQL: name each table once")
         return described
 
     def new_memo(self) -> str:

@@ -50,7 +50,9 @@ class BegunRead:
             self._plan = self._plan or part.plan
             is_first = self._plan is part.plan and part.number not in self._parts
             if not (is_first and spec.where == self.where and self._columns.issuperset(spec.columns or ())):
-                raise RuntimeError(f"a query reads table {spec.table!r} twice, or in another way than its plan said")
+                raise RuntimeError(
+                    f"a query reads table {spec.table!r} twice, or reads other rows or columns than it planned"
+                )
             self._parts.add(part.number)
 
     def take(self) -> pa.RecordBatch | None:

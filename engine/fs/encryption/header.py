@@ -70,7 +70,7 @@ def open_header(keyring: Keyring, path: str, header: bytes) -> OpenedHeader:
     about, wrapped, zero, crc = _HEADER.unpack(header)
     magic, version, layout, piece, size, ring, number, _ = _ABOUT.unpack(about)
     if magic != MAGIC or version != _VERSION or layout not in (BLOCKS, RECORDS) or any(zero):
-        raise CorruptionError(path, 0, f"the head of an encrypted file of version {version} is unknown to this program")
+        raise CorruptionError(path, 0, f"this program cannot read an encrypted file's head of version {version}")
     assert len(ring) == RING_BYTES
     if ring != keyring.ring:
         raise CorruptionError(path, 0, "this file is of another store")

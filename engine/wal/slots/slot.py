@@ -198,7 +198,7 @@ def decode_slot(number: int, content: bytes) -> Slot:
         raise CorruptionError(path, 0, "the checksum of the slot's header is wrong")
     is_known = version == (VERSION_WITH_CHUNKS if chunk_count else VERSION)
     if not is_known or kind not in SlotKind._value2member_map_:
-        raise CorruptionError(path, 8, f"slot format version {version}, kind {kind} is unknown to this program")
+        raise CorruptionError(path, 8, f"this program cannot read a slot of version {version} and kind {kind}")
     if slot != number:
         raise CorruptionError(path, 64, f"this is slot {slot} under another's name")
     payload = memoryview(content)[payload_start:]

@@ -263,7 +263,7 @@ def test_reasons_are_numbered_within_what_a_row_can_name() -> None:
 
 
 WRONG = [
-    ("twice", {"k": [1], "c": [1]}, "upsert", ["k", "c", "c"], "a column twice"),
+    ("twice", {"k": [1], "c": [1]}, "upsert", ["k", "c", "c"], "column 'c' twice"),
     ("unknown", {"k": [1], "x": [1]}, "upsert", None, "no column 'x'; its columns are k, c"),
     ("no key", {"c": [1]}, "upsert", None, "has no column 'k', which is part of the primary key"),
     ("update without values", {"k": [1]}, "update", None, "at least one column besides the key"),

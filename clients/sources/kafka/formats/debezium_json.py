@@ -333,7 +333,7 @@ class _WithoutSchema:
         """Return a row with its bytes, which are in base64. Raises InvalidArgumentError: a value may mean two things,
         or the row is none."""
         if not isinstance(row, dict):
-            raise InvalidArgumentError("a row of its envelope is no object")
+            raise InvalidArgumentError("`before` or `after` in Debezium's message is not a JSON object")
         for name, column in self._unclear.items():
             value = row.get(name)
             is_decimal = column.logical.name == "decimal"
