@@ -56,7 +56,9 @@ def verify_command(
     other_url: OtherUrl = None,
     other_data: OtherData = None,
     other_name: OtherName = None,
-    other_table: Annotated[str | None, typer.Option(help="The table's name in the other store.", show_default="the same")] = None,
+    other_table: Annotated[
+        str | None, typer.Option(help="The table's name in the other store.", show_default="the same")
+    ] = None,
     as_of: AsOf = None,
     other_as_of: AsOf = None,
     differences: Annotated[int, typer.Option(min=1, help="Print at most this many differing keys.")] = 100,
@@ -201,7 +203,9 @@ def copy_command(
     other_url: OtherUrl = None,
     other_data: OtherData = None,
     other_name: OtherName = None,
-    new_name: Annotated[str | None, typer.Option("--as", help="The copy's name in the other store.", show_default="the same")] = None,
+    new_name: Annotated[
+        str | None, typer.Option("--as", help="The copy's name in the other store.", show_default="the same")
+    ] = None,
     as_of: AsOf = None,
 ) -> None:
     """Copy a table to another store. Resumes an interrupted run."""
