@@ -25,6 +25,8 @@ if [ $# -eq 0 ] && [ -z "${NIGHT:-}" ]; then
 else
     unset TURN
 fi
+limits=() # a long dose beside other work takes longer than a test may by day
+[ -z "${NIGHT:-}" ] || limits=(-o timeout=1200)
 few=10 # more failures than this are no accident
 # Tests with Spark wait for Java and for servers, and would outlast the others by far in one process. A file goes to one
 # of two: tests of some files share rows that take long to make.
@@ -35,12 +37,12 @@ case $workers in 0 | 1) sessions=(-n 0) ;; esac
 run() {
     local cache=.pytest_cache/$1 code=0 failed
     shift
-    .venv/bin/python -m pytest -q --durations=50 --durations-min=1 -o cache_dir="$cache" "$@" || code=$?
+    .venv/bin/python -m pytest -q --durations=50 --durations-min=1 -o cache_dir="$cache" "${limits[@]}" "$@" || code=$?
     if [ "$code" -eq 1 ] && [ -n "${CI:-}" ]; then
         failed=$(sed -nE 's/^  "(.*)": true,?$/\1/p' "$cache/v/cache/lastfailed")
         if [ "$(wc -l <<<"$failed")" -le "$few" ]; then
             code=0
-            env -u TURN .venv/bin/python -m pytest -q --last-failed -o cache_dir="$cache" "$@" -n 0 || code=$?
+            env -u TURN .venv/bin/python -m pytest -q --last-failed -o cache_dir="$cache" "${limits[@]}" "$@" -n 0 || code=$?
             printf 'failed, then run again alone (pytest ended with %s):\n%s\n' "$code" "$failed"
         fi
     fi
