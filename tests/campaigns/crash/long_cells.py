@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nyala.schemas.table.alter import Alteration, SetOption
-from tests.campaigns.crash.workloads import TABLE, WORKLOADS, Run, row
+from nyala.schemas.table.alter import SetOption
+from tests.campaigns.crash.workloads import WORKLOADS, Run, row
 
 
 def long_cells(run: Run) -> None:
@@ -27,7 +27,7 @@ def long_cells(run: Run) -> None:
 
 
 def _limit(run: Run, most: int | None) -> None:
-    run.opened.alter_table(Alteration(table=TABLE, steps=[SetOption(option="cell_bytes_max", value=most)]))
+    run.alter([SetOption(option="cell_bytes_max", value=most)], ())
 
 
 ALL_WORKLOADS = {**WORKLOADS, long_cells.__name__: long_cells}
