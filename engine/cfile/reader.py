@@ -1,5 +1,6 @@
 """Opens a cfile and provides its streams."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self
@@ -7,6 +8,7 @@ from typing import Any, Self
 from ...schemas.errors import CorruptionError
 from ..fs.far import FarFile, fetched_again
 from ..fs.filesystem import FileSystem, ReadableFile
+from ..mvcc.clock import elapsed_seconds
 from .cache import FilePages, PageCache
 from .footer import Footer, check_directory, unpack_footer
 from .format import HEADER_BYTES, MIN_FILE_BYTES, FileHeader, StreamKey
@@ -34,6 +36,8 @@ class CFileReader:
         self.image = image
         self.is_far = image.far is not None
         """Whether to read it means to ask for it over a network."""
+        self._checked = -math.inf
+        """When the file was there, in ``elapsed_seconds``."""
         self.pages = FilePages(page_cache, self.file_id)
         """The page cache, until this reader is closed."""
         self._streams = {
@@ -92,9 +96,13 @@ class CFileReader:
         if self.image.far:
             self.image.far.fetch(ranges)
 
-    def check(self) -> None:
-        """Check that the file still exists with its full size. Raises as reading does."""
-        self.image.check()
+    def check(self, seconds: float = 0) -> None:
+        """Check that the file still exists with its full size, unless that was so less than ``seconds`` ago. Raises as
+        reading does."""
+        now = elapsed_seconds()
+        if now - self._checked >= seconds:
+            self.image.check()
+            self._checked = now
 
     def close(self) -> None:
         """Drop the file's pages from the cache. Holders of a stream may continue to read it."""

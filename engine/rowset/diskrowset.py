@@ -448,16 +448,16 @@ class DiskRowSet(RowSet):
         if alive is not None:
             self.live.load(alive)
 
-    def check_files(self) -> None:
-        """Check that all files still exist and have their full size.
+    def check_files(self, seconds: float = 0) -> None:
+        """Check that all files still exist and have their full size, but for those that did less than ``seconds`` ago.
 
         Raises:
             CorruptionError: one is gone, or was cut short.
             UnreadableFileError: the disk reports an error.
         """
-        self._reader.check()
+        self._reader.check(seconds)
         for file in (*self.columns_files, *self.deltas.files):
-            file.reader.check()
+            file.reader.check(seconds)
 
     def close(self) -> None:
         """Close the files; memory that views still use stays until they are dropped."""

@@ -31,6 +31,8 @@ _BYTES_MAX = 1 << 20
 _RUNS_MAX = 32
 _ROUNDS_MAX = 3
 """How often more rows are read because of dead ones. Chunks pass over many dead rows faster."""
+LOOK_SECONDS = 0.1
+"""A file is looked for at most once in so long: each look gives up the interpreter's lock."""
 
 Run = tuple[RowSet, RowRun]
 Piece = tuple[RowSet, np.ndarray, np.ndarray]
@@ -138,7 +140,7 @@ class _RunHead:
 
     def __init__(self, rowset: RowSet, run: RowRun) -> None:
         if isinstance(rowset, DiskRowSet):
-            rowset.check_files()
+            rowset.check_files(LOOK_SECONDS)
         self.rowset, self.run = rowset, run
         self.at = run.first
         self.ready = 0
