@@ -4,6 +4,7 @@ over. Disk and bucket are in memory, so that only work counts; openings are whol
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -58,16 +59,17 @@ class ReplayBench:
         """Measure one case, whose commits have ``row_count`` rows each."""
         changed = self.commits * row_count
 
-        def add(subject: str, action: Callable[[], Any]) -> None:
-            taken = [seconds(action) for _ in range(self.rounds + 1)][1:]
+        def add(subject: str, actions: Iterable[Callable[[], Any]]) -> None:
+            taken = [seconds(action) for action in actions][1:]
             self.results.add(case, "rows/s", [changed / each for each in taken], subject)
 
+        rounds = range(self.rounds + 1)
         disk = self._disk(prepare, commit)
-        add(RECOVERY, lambda: Store.open(disk.crash_image(Random(1)), _OPTIONS).close())
+        add(RECOVERY, (partial(_recovered, disk.crash_image(Random(1))) for _ in rounds))
         objects = FarObjects(0.002, 0)
         self._bucket(objects, prepare, commit)
-        add(REPLICA, lambda: _followed(objects))
-        add(STANDBY, lambda: _taken_over(objects))
+        add(REPLICA, (partial(_followed, objects) for _ in rounds))
+        add(STANDBY, (partial(_taken_over, objects) for _ in rounds))
 
     def _disk(self, prepare: Callable[[Database], Table], commit: Commit) -> MemoryFileSystem:
         disk = MemoryFileSystem()
@@ -93,6 +95,10 @@ class ReplayBench:
 def _home(objects: FarObjects) -> BucketHome:
     """Return the store's place as a machine with an empty disk has it."""
     return BucketHome(far_bucket(objects), "a", "memory://bench", MemoryFileSystem())
+
+
+def _recovered(disk: MemoryFileSystem) -> None:
+    Store.open(disk, _OPTIONS).close()
 
 
 def _followed(objects: FarObjects) -> None:
