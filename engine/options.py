@@ -185,7 +185,7 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     def _check_server(self) -> "StoreOptions":
         servers = self.placement.servers if self.placement else {}
         if self.server not in (servers or (None,)):
-            known = ", ".join(servers) or "none without a placement"
+            known = ", ".join(servers) or "none, since no placement is given"
             raise ValueError(f"server {self.server!r} is not in the placement; its servers are: {known}")
         return self
 
@@ -194,8 +194,8 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
         most = 1e3 * self.lease_seconds / 5
         if self.log_linger_ms > most:
             raise ValueError(
-                f"log_linger_ms={self.log_linger_ms:g} would let the lease run out while the log waits: give at most "
-                f"{most:g}, a fifth of lease_seconds={self.lease_seconds:g}"
+                f"log_linger_ms={self.log_linger_ms:g} is so long that the lease could expire: give at most {most:g} "
+                f"ms, a fifth of lease_seconds={self.lease_seconds:g}"
             )
         return self
 

@@ -84,7 +84,7 @@ def _no_engine(path: object, create: bool = False, name: str | None = None) -> N
     """Raise an error for ``--data``: Spark's workers could not reach it."""
     from nyala.schemas.errors import InvalidArgumentError
 
-    raise InvalidArgumentError(f"tasks on Spark need a server: serve {path} and give its --url")
+    raise InvalidArgumentError(f"tasks on Spark need a server: serve {path} and give the --url of the server")
 
 
 if __name__ == "__main__":

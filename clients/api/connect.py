@@ -89,12 +89,12 @@ def _server_of_bucket(uri: Given, name: str, retries: bool, credentials: Credent
     """
     if not isinstance(uri, str) or uri.startswith("grpc"):
         raise InvalidArgumentError(
-            "name names a store in a bucket: also give the URL of the bucket, such as s3://bucket/root"
+            "name= selects a store in a bucket: give the URL of the bucket as uri, such as s3://bucket/root"
         )
     if credentials.is_secret and credentials.tls_roots is None:
         raise InvalidArgumentError(
-            "the bucket decides which servers get your credentials: give tls_roots that certify your servers, "
-            "or the locations of the servers instead of the bucket, or neither a token nor a client certificate"
+            "the bucket decides which servers get your credentials: give tls_roots that certify your servers, give the "
+            "locations of the servers instead of the bucket, or leave out the token and the client certificate"
         )
     from ..offline_jobs.noted import noted_locations
 

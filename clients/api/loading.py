@@ -44,7 +44,7 @@ def dropped_unless_loaded(store: StoreService, table: TableDescription) -> Itera
         yield
     except BaseException as error:
         if not _is_dropped(store, table):
-            error.add_note(f"the table {table.name!r} may still exist, without rows: drop it")
+            error.add_note(f"the table {table.name!r} may still exist without rows: drop the table")
         raise
 
 

@@ -224,7 +224,7 @@ class Table(LazyTable):
                     progress.advance(result.rows)
         except StoreError as error:
             if rows:
-                error.add_note(f"the first {rows:,} rows were processed before that")
+                error.add_note(f"the first {rows:,} rows were processed before this error")
             raise
         return combine(results) if results else self._nothing()
 

@@ -227,5 +227,7 @@ def _print_plan(plan: BalancePlan, apply: bool) -> None:
     moves = [(each.table, str(each.tablet), each.source, each.to, f"{each.bytes:,}") for each in plan.moves]
     print_table(["table", "tablet", "from", "to", "bytes"], moves)
     for name, before in plan.deviation_before.items():
-        typer.echo(f"{name}: {before:.1%} from even, {plan.deviation_after[name]:.1%} after")
+        typer.echo(
+            f"{name}: {before:.1%} away from an even distribution, {plan.deviation_after[name]:.1%} after the moves"
+        )
     typer.echo(f"{counted(len(plan.moves), 'move')}, {plan.bytes:,} bytes" + ("" if apply else "; --apply makes them"))

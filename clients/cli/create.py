@@ -121,7 +121,7 @@ def table_definition(
         raise InvalidArgumentError("give the primary key, as in --key id")
     if unknown := [column for column in key if column not in columns]:
         known = f"the columns are {', '.join(columns)}" if columns else "give columns, as in --column id:int64"
-        raise InvalidArgumentError(f"the key names column {unknown[0]!r}, which is not there; {known}")
+        raise InvalidArgumentError(f"the key names column {unknown[0]!r}, which does not exist; {known}")
     ordered = [_of_key(columns[column]) for column in key]
     ordered += [column for column in columns.values() if column.name not in key]
     return TableDefinition(name=name, columns=ordered, primary_key=list(key), **more)
@@ -155,7 +155,7 @@ def columns_like(schema: pa.Schema) -> dict[str, ColumnDefinition]:
         is_nested = any(pa.types.is_nested(field.type) for field in schema)
         advice = "add --as-json to keep lists and objects as text of JSON" if is_nested else "convert them in the file"
         raise InvalidArgumentError(
-            f"a table cannot hold all columns: {'; '.join(misfits)}: {advice}, or leave them out"
+            f"a table cannot hold these columns: {'; '.join(misfits)}: {advice}, or leave them out"
         )
     return by_name
 
@@ -236,7 +236,7 @@ def row_of(text: str, kinds: Sequence[str]) -> list[Any] | None:
         return None
     words = text.split(",") if len(kinds) > 1 else [text]
     if len(words) > len(kinds):
-        raise InvalidArgumentError(f"{text!r} has {len(words)} values, for {len(kinds)} range columns")
+        raise InvalidArgumentError(f"{text!r} has {len(words)} values, but there are {len(kinds)} range columns")
     return [value_of(word.strip(), kind) for word, kind in zip(words, kinds, strict=False)]
 
 

@@ -66,7 +66,7 @@ def too_long_of(word: str) -> TooLong:
     for known in get_args(TooLong):
         if word.lower() == known:
             return known
-    raise InvalidArgumentError(f"unknown treatment of too long text {word!r}; known: error, truncate")
+    raise InvalidArgumentError(f"unknown word {word!r} for text that is too long; known: error, truncate")
 
 
 class _Parser:

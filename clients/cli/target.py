@@ -124,9 +124,9 @@ def database(
     """
     if data is None:
         if name is not None:
-            raise InvalidArgumentError("--name names a store in a bucket: also give the bucket's URL with --data")
+            raise InvalidArgumentError("--name selects a store in a bucket: also give the bucket's URL with --data")
         if read_only:
-            raise InvalidArgumentError("--read-only is for a store that this command opens: also give it with --data")
+            raise InvalidArgumentError("--read-only works only with --data: a server decides itself who may write")
         from ..api.connect import connect
 
         warn_of_token_file()

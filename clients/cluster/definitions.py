@@ -69,8 +69,8 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
     oldest = min(each.schema_version for each in present.values())
     if any(each.schema_version > oldest + 1 for each in present.values()):
         raise ConflictError(
-            f"table {alteration.table!r} has schema versions on the servers that differ by more than one "
-            "alteration, which this alteration cannot repair: see nyala cluster check"
+            f"the schema versions of table {alteration.table!r} differ between the servers by more than one "
+            "alteration, so this alteration cannot repair them: see nyala cluster check"
         )
     behind = [name for name, each in present.items() if each.schema_version == oldest]
     wanted = alteration.model_copy(update={"if_version": alteration.if_version or oldest})
@@ -145,7 +145,7 @@ def half_altered(table: str, versions: Mapping[str, int]) -> ConflictError:
     told = ", ".join(f"{name}: {version}" for name, version in versions.items())
     return ConflictError(
         f"table {table!r} has different schema versions on the servers ({told}): an alteration reached only some "
-        "of them; repeat it to apply it on the others"
+        "servers; repeat it to apply it on the other servers"
     )
 
 
@@ -170,8 +170,8 @@ def _check_new_ranges(servers: Servers, table: str, lacking: Sequence[str]) -> N
     """Reject ranges that might belong to a server newer than the table: it lacks the table."""
     if placed := sorted(servers.placement.servers_of(table).intersection(lacking)):
         raise InvalidArgumentError(
-            f"table {table!r} is not on {', '.join(placed)}, where its new range might go: add [tables.{table}] to the "
-            "placement files of all servers, and list there the servers that have the table"
+            f"table {table!r} is not on {', '.join(placed)}, which may get a tablet of the new range: add "
+            f"[tables.{table}] to the placement files of all servers, and list there the servers that have the table"
         )
 
 
@@ -184,6 +184,6 @@ def _check(definition: TableDefinition) -> None:
     used = {name for level in levels for name in (getattr(level, "hash", None) or getattr(level, "range", ()))}
     if AUTO_INCREMENTING in used:
         raise InvalidArgumentError(
-            f"partition_by cannot use {AUTO_INCREMENTING} when several servers share the table: the server of a "
-            "tablet assigns it only after the tablet is chosen"
+            f"partition_by cannot use {AUTO_INCREMENTING} when several servers share the table: a server assigns this "
+            "column only after the tablet is chosen"
         )

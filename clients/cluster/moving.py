@@ -132,14 +132,15 @@ def _source(servers: Servers, table: str, tablet: int, to: str, server: str | No
     maps = servers.each_with(lambda store: store.tablets(table))
     if to not in maps and not is_whole(maps.values()):  # it would get a second table, beside that of the other name
         raise ConflictError(
-            f"table {table!r} is not on {to!r}, and {', '.join(maps)} do not have all of its tablets: an alteration "
-            "or a drop reached only some of the servers; repeat it to apply it on the others"
+            f"table {table!r} is not on {to!r}, and {', '.join(maps)} do not have all of its tablets: an alteration or "
+            "a drop reached only some servers; repeat it to apply it on the other servers"
         )
     here = {name: [place.tablet for place in found.tablets if place.server is None] for name, found in maps.items()}
     owners = [name for name, numbers in here.items() if server in (None, name) and tablet in numbers]
     if len(owners) > 1:
         raise InvalidArgumentError(
-            f"{' and '.join(owners)} each have a tablet {tablet} of table {table!r}: name the server to move it from"
+            f"{' and '.join(owners)} each have a tablet {tablet} of table {table!r}: name the server to move the "
+            "tablet from"
         )
     if owners:
         return None if owners == [to] else owners[0]

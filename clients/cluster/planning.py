@@ -109,8 +109,8 @@ def _latest(servers: Servers, told: Mapping[str, int]) -> int:
             servers.each(lambda store: store.now(latest), behind)
         except InvalidArgumentError as error:  # the only argument is the timestamp
             raise UnavailableError(
-                f"the clock of the server {ahead!r} is too far ahead ({error.message}): correct it; if it was "
-                "corrected already, its timestamps stay ahead until that time: see 'A clock that was ahead' in "
+                f"the clock of the server {ahead!r} is too far ahead ({error.message}): correct the clock; "
+                "the server's timestamps stay ahead until the real time reaches them: see 'A clock that was ahead' in "
                 "docs/servers.md"
             ) from None
     return latest

@@ -94,8 +94,8 @@ def _gathered(
         found = read(name, asked)
         if answers and found.schema != answers[0].schema:
             raise ConflictError(
-                f"table {table!r} has different columns on the servers: an alteration reached only some of "
-                "them; repeat it to apply it on the others"
+                f"table {table!r} has different columns on the servers: an alteration reached only some servers; "
+                "repeat it to apply it on the other servers"
             )
         answers.append(found)
         positions.append(rows[_places(asked, found)])

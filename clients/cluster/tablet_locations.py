@@ -163,8 +163,8 @@ class TabletLocationsCache:
 def incomplete(table: str) -> UnavailableError:
     """Return the error for a tablet that no server has."""
     return UnavailableError(
-        f"a tablet of table {table!r} is on no server: it is moving between servers, or "
-        "create_table did not reach all servers; then repeat create_table"
+        f"a tablet of table {table!r} is on no server: if it is moving between servers, try again; if create_table did "
+        "not reach all servers, repeat create_table"
     )
 
 

@@ -154,7 +154,7 @@ def misfit_of(field: pa.Field, target: LogicalType) -> str | None:
         if (misfit := nested_misfit(bare_type(field.type), target.arrow, fits)) is None:
             return None
         path, kind, there = misfit
-        why = f"where it takes {there}" if there else "a field that it does not have"
+        why = f"but the table has {there} there" if there else "which the table does not have"
         return f"column {field.name!r} is {field.type}, which cannot be cast to {target}: {path} is {kind}, {why}"
     works = ", ".join(_WORDS[kind] for kind in fitting)
     return f"column {field.name!r} is {field.type}, which cannot be cast to {target}; accepted types: {works}"

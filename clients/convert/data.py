@@ -233,7 +233,7 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
         raise InvalidArgumentError(f"column {name!r} {error}") from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         why = str(error).partition("\n")[0]
-        wanted = f", which the table stores as {column.logical}" if column else ""
+        wanted = f", which the table stores as {column.logical}," if column else ""
         raise InvalidArgumentError(f"the values of column {name!r}{wanted} have no common type: {why}") from None
 
 
@@ -295,7 +295,9 @@ def _json(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
             try:
                 cells[row] = json_text(cell)
             except (InvalidArgumentError, ValueError, TypeError, RecursionError) as error:
-                raise InvalidArgumentError(f"column {name!r}, row {row}: no JSON can be made of it: {error}") from None
+                raise InvalidArgumentError(
+                    f"column {name!r}, row {row}: the value cannot be written as JSON: {error}"
+                ) from None
     return pa.array(cells, from_pandas=_is_pandas(values, "Series"))
 
 
@@ -310,7 +312,7 @@ def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
             if digits <= DIGITS_MAX:
                 raise
             raise _UnfitError(
-                f"has integers of {digits} digits, and a column holds at most {DIGITS_MAX}: pass them as text"
+                f"has integers of {digits} digits, but a column holds at most {DIGITS_MAX}: pass them as text"
             ) from None
 
 

@@ -123,7 +123,7 @@ def _no_type(field: pa.Field) -> str:
     if pa.types.is_decimal(bare := bare_type(field.type)):
         return (
             f"column {field.name!r} is {field.type}, and a table holds at most 38 digits: cast it to "
-            f"{nearest_word(bare)} if its values fit, else to string, or leave it out"
+            f"{nearest_word(bare)} if its values fit, otherwise to string, or leave it out"
         )
     return f"column {field.name!r} is {field.type}: convert it, {nearest(field.type)} would work, or leave it out"
 
@@ -140,7 +140,7 @@ def _note(field: pa.Field, kind: LogicalType) -> Iterator[str]:
         why = ", which holds all of its values"
     elif pa.types.is_decimal(bare) and kind.precision == DIGITS_MAX:
         narrow = f"{{{field.name!r}: {{'type': 'decimal({bare.precision},{kind.scale})'}}}}"
-        why = f", for larger ones to come; column_options={narrow} makes it narrower"
+        why = f", so that larger values fit later; column_options={narrow} makes it narrower"
     yield f"column {field.name!r} is {field.type} and is stored as {kind}{why}"
 
 

@@ -93,7 +93,7 @@ def _parsed(text: str, kind: LogicalType) -> Any:
     try:
         return json.loads(text, parse_float=reader_of_floats([kind]))
     except (ValueError, RecursionError):
-        raise InvalidArgumentError(f"the value {_shown(text)} is not JSON, as a {kind} needs it") from None
+        raise InvalidArgumentError(f"the value {_shown(text)} is not JSON, but a {kind} needs JSON") from None
 
 
 def reader_of_floats(kinds: Iterable[LogicalType]) -> Callable[[str], float]:

@@ -84,7 +84,7 @@ def why_not(jar: Path) -> str | None:
         return f"{jar} cannot be read ({error})"
     built_for, running = said.get(_VERSION), spark_version()
     if built_for != running:
-        return f"it was compiled against Spark {built_for}, and this is {running}"
+        return f"it was compiled against Spark {built_for}, but this is Spark {running}"
     if said.get("Source-Digest") != _digest():
         return "it was compiled from the sources of another version of nyala"
     return None

@@ -42,7 +42,7 @@ _ANSWERS = {
     "--http-port",
     "Failed parsing HTTP/2": "the server{} does not speak Arrow Flight; use the port of `nyala serve` (grpc://)",
     "Socket closed": "the server{} closed the connection: if it uses TLS, use grpc+tls:// and the client certificate "
-    "that it asks for; else it may be starting or stopping",
+    "that it asks for; otherwise the server may be starting or stopping",
 }
 """Why no connection was made, by a part of gRPC's report."""
 
@@ -64,7 +64,7 @@ def store_error(error: Exception) -> StoreError:
     if isinstance(error, fl.FlightUnauthenticatedError):
         return UnauthenticatedError(text.rpartition("UNAUTHENTICATED: ")[2])
     if _NO_THREAD in text:
-        return UnavailableError(f"{NOT_BEGUN}the server has no free thread for it", _RETRY_SECONDS)
+        return UnavailableError(f"{NOT_BEGUN}the server has no free thread for this call", _RETRY_SECONDS)
     if isinstance(error, _GONE):
         return _gone(text.removeprefix("Flight returned unavailable error, with message: "))
     if isinstance(error, OSError):

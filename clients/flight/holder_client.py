@@ -221,7 +221,7 @@ class HolderClient:
         client = self._clients.get(location)
         if client is None:
             raise UnavailableError(
-                f"{location} is no longer used: the process that named it no longer has the store", locations=[]
+                f"{location} is no longer used: the process that reported it no longer has the store", locations=[]
             )
         return client
 
@@ -299,7 +299,7 @@ class HolderClient:
                 names.setdefault(found.name, location)
         if len(names) > 1:
             said = ", ".join(f"{location} serves the store {name}" for name, location in names.items())
-            raise InvalidArgumentError(f"{said}: give the locations of one store")
+            raise InvalidArgumentError(f"{said}: give only locations of one store")
 
     def _go_to(self, location: str) -> None:
         """Use the process at a location from now on. Raises StoreError: it has another store, or is gone already.

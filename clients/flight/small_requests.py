@@ -149,7 +149,7 @@ class SmallRequests:
             return None
         answer = self._sessions.ask(request(first, second))
         if answer is None:  # another way would have another number, and an earlier attempt may have arrived
-            raise UnavailableError("the server no longer accepts sessions; whether the row was written is unknown")
+            raise UnavailableError("the server no longer accepts sessions; it is unknown whether the row was written")
         said, line, _ = _checked(answer)
         return None if "as_batch" in said else WriteResult.model_validate_json(line)
 

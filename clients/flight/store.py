@@ -277,7 +277,7 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
                 return ask()
             except UnavailableError as error:
                 if error.answer_is_lost and verb.request is not None:  # else it asks what a server is
-                    unknown = f"whether {verb.name} was carried out is unknown: check, and repeat it if it was not"
+                    unknown = f"it is unknown whether {verb.name} was carried out: check, and repeat it if it was not"
                     lost = UnavailableError(f"{error.message}; {unknown}")
                     lost.answer_is_lost = True
                     raise lost from None

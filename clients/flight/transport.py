@@ -42,8 +42,8 @@ def prepare() -> None:
     with _process.lock:
         if _process.is_lost:
             raise InvalidArgumentError(
-                "this process was forked from one that had connected, and gRPC does not survive a fork: start "
-                "processes by 'spawn' or 'forkserver', as in multiprocessing.get_context('spawn'), or connect only "
+                "this process was forked from a process that had connected, and gRPC does not survive a fork: start "
+                "processes with 'spawn' or 'forkserver', as in multiprocessing.get_context('spawn'), or connect only "
                 "after the fork"
             )
         if not _process.is_prepared:

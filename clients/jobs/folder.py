@@ -101,7 +101,8 @@ class Folder:
             else:
                 self.files.create_dir(self.path, recursive=True)
         except (FileExistsError, NotADirectoryError):
-            raise InvalidArgumentError(f"{self.path} is a file, or inside one: name a folder") from None
+            why = "it is a file, or its path leads through a file"
+            raise InvalidArgumentError(f"{self.path} cannot be a folder: {why}: give another path") from None
 
     def remove(self, name: str) -> None:
         """Delete a file."""

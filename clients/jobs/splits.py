@@ -181,6 +181,6 @@ def check_count(what: str, rows: int, expected: int | None) -> None:
     """
     if expected is not None and rows != expected:
         raise ConflictError(
-            f"{what} had {expected:,} rows when the job began, and {rows:,} were read: a range of it was dropped "
-            "or added again meanwhile; run the job again"
+            f"{what} had {expected:,} rows when the job began, and {rows:,} were read: a range of the table was "
+            "dropped or added again meanwhile; run the job again"
         )

@@ -181,8 +181,8 @@ class TableUnderWay:
                 self._service.describe_table(self._name)  # fails where some servers have it, and others do not
                 self._service.drop_table(self._name)
                 raise AlreadyPresentError(
-                    f"table {self._final!r} was created during the job, whose rows are dropped: repeat the job with "
-                    "another name, or drop that table first"
+                    f"table {self._final!r} was created during the job, so the rows of the job are dropped: repeat the "
+                    f"job with another name, or drop table {self._final!r} first"
                 ) from None
             self._is_complete = True
 
@@ -213,7 +213,8 @@ class TableUnderWay:
                     if state and state.holder:
                         return held_by(f"table {name!r}", state.holder)
                     return UnavailableError(
-                        f"table {name!r} was just made by another run, for the same: wait for it to end, then try again"
+                        f"another run of the same job has just made table {name!r}: wait for that run to end, then try "
+                        "again"
                     )
         return None
 
@@ -280,7 +281,7 @@ class TableUnderWay:
             )
         if state.columns and state.columns != self._columns:
             raise InvalidArgumentError(
-                f"table {self._name!r} was begun with other columns: drop it, and repeat the job, or use another name"
+                f"table {self._name!r} was begun with other columns: drop it and repeat the job, or use another name"
             )
         return state
 

@@ -95,7 +95,7 @@ def _source(store: StoreService, pin: KeptPin, source_url: str | None) -> Bucket
 
 def _other_run(url: str, name: str) -> ConflictError:
     return ConflictError(
-        f"another run copies to {name} in {url}, and has dropped the pin of this one: wait for its end"
+        f"another run copies to {name} in {url}, and has dropped the pin of this run: wait until the other run ends"
     )
 
 

@@ -62,8 +62,8 @@ class Applier:
         batch, or else from the store. Row by row: an update of the key beside a large value that stays is rare."""
         if staging.has(about.name):
             raise SourceChangedError(
-                f"one transaction of the source changes so many rows of {changes.table}, and keys of rows with large "
-                f"values, that these cannot be looked up: ALTER TABLE {changes.table} REPLICA IDENTITY FULL in the "
+                "the store cannot look up the large values of rows whose keys change, because one transaction changes "
+                f"too many rows of {changes.table}: run ALTER TABLE {changes.table} REPLICA IDENTITY FULL in the "
                 f"source, and {AGAIN}"
             )
         assert changes.is_moved is not None
@@ -100,8 +100,8 @@ class Applier:
         row = self._database.table(self.tables[changes.table].target).get(key)
         if row is None:
             raise SourceChangedError(
-                f"{changes.table} has a row with the key {key} in the source that the store lacks, because another "
-                f"writer deleted it: {AGAIN}, and let nothing else write to the table"
+                f"the store lacks the row of {changes.table} with the key {key}, because another writer deleted it: "
+                f"{AGAIN}, and let no other program write to the table"
             )
         return row[name]
 

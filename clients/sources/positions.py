@@ -99,8 +99,8 @@ class Positions:
         """Raise InvalidArgumentError if several servers share the tables: no commit is one over all of them."""
         if len(self.about.stores) > 1:
             raise InvalidArgumentError(
-                "several servers share the tables of this store, and a commit on several servers is not one commit: "
-                "use a store with one server"
+                "several servers share the tables of this store, and one commit cannot cover several servers: use a "
+                "store with one server"
             )
 
     def read(self, source: str) -> Position | None:
@@ -126,8 +126,8 @@ def lost_race(source: str, error: RowErrors) -> ConflictError | None:
     if not is_lost_race(error):
         return None
     return ConflictError(
-        f"another process has mirrored the source {source!r} meanwhile, so this one stops; nothing was applied "
-        "twice: let only one process run, or give each its own --source"
+        f"another process has mirrored the source {source!r} meanwhile, so this process stops; nothing was applied "
+        "twice: let only one process run, or give each process another --source"
     )
 
 

@@ -224,8 +224,8 @@ class Runner:
         """Check that the runner is asked for the tables that the store has of the source."""
         if dict(self._source.chosen) != {table.name: table.target for table in position.tables}:
             raise InvalidArgumentError(
-                f"the source {position.source!r} mirrors {listed(position.tables)}: name the same tables, or give "
-                "other ones another --source, or copy all of them with --again"
+                f"the source {position.source!r} mirrors {listed(position.tables)}: name the same tables, give another "
+                "--source for other tables, or copy all tables with --again"
             )
 
     def _advance(self, staging: StagedCommit, before: Position | None, after: Position) -> Position:
@@ -356,8 +356,11 @@ def check_tables(tables: Sequence[SourceTable]) -> None:
     for target, same in groupby(sorted(tables, key=lambda each: each.target), key=lambda each: each.target):
         names = [table.name for table in same]
         if len(names) > 1:
-            raise InvalidArgumentError(f"{' and '.join(names)} would both be {target!r}: name one of them with --as")
+            raise InvalidArgumentError(
+                f"{' and '.join(names)} would both be the table {target!r}: give one of them another name with --as"
+            )
         if target == POSITIONS:
             raise InvalidArgumentError(
-                f"{names[0]} would be {POSITIONS!r}, which has the positions of sources: name it with --as"
+                f"{names[0]} would be the table {POSITIONS!r}, which has the positions of sources: give {names[0]} "
+                "another name with --as"
             )

@@ -31,8 +31,9 @@ def check_target(database: Database, table: SourceTable, may_replace: bool) -> N
     if is_empty and fits(database._store.describe_table(table.target), table):
         return
     raise AlreadyPresentError(
-        f"the table {table.target!r} is there already and {'has other columns' if is_empty else 'has rows'}: drop it, "
-        f"or mirror {table.name} under another name with --as; if an earlier mirror left it, replace it with --again"
+        f"the table {table.target!r} already exists and {'has other columns' if is_empty else 'has rows'}: drop the "
+        f"table, or mirror {table.name} under another name with --as; if an earlier mirror made it, replace it with "
+        "--again"
     )
 
 
@@ -99,7 +100,7 @@ def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, 
             change.add_column(each.name, each.type, read_default=value, write_default=value)
             steps += 1
         elif each.name in filled and not _shows(there, filled[each.name]):
-            raise _cannot_follow(table, f"it has a column {each.name!r} already, and other values in earlier rows")
+            raise _cannot_follow(table, f"it already has a column {each.name!r}, with other values in earlier rows")
         elif there.logical.arrow != kind.arrow and not is_wider(kind, there.logical):
             change.widen_column(each.name, each.type)
             steps += 1
@@ -123,6 +124,6 @@ def _shows(column: ColumnSchema, value: object) -> bool:
 
 def _cannot_follow(table: SourceTable, why: str) -> SourceChangedError:
     return SourceChangedError(
-        f"the columns of {table.name} changed in a way that the table {table.target!r} cannot follow "
-        f"({why}); all changes before are applied: {AGAIN}"
+        f"the columns of {table.name} changed in a way that the table {table.target!r} cannot follow ({why}); all "
+        f"earlier changes are applied: {AGAIN}"
     )

@@ -124,14 +124,17 @@ class BatchReadOptions(_Selection, frozen=True):
             raise InvalidArgumentError(f"{' and '.join(snapshots)} exclude each other: keep one of them")
         if self.start_timestamp is not None and snapshots:
             raise InvalidArgumentError(
-                f"give {snapshots[0]} or startTimestamp, not both: a read from startTimestamp ends at endTimestamp"
+                f"give {snapshots[0]} or startTimestamp, not both: for the end of a read from startTimestamp use "
+                "endTimestamp"
             )
         for name in ("end_timestamp", "read_change_feed", "before_values"):
             if getattr(self, name) and self.start_timestamp is None:
                 raise InvalidArgumentError(f"{to_camel(name)} applies to changes only: set startTimestamp too")
         if self.aggregate is not None and (self.columns is not None or self.start_timestamp is not None):
             other = "columns" if self.columns is not None else "startTimestamp"
-            raise InvalidArgumentError(f"aggregate cannot be combined with {other}: it covers all rows that match")
+            raise InvalidArgumentError(
+                f"aggregate cannot be combined with {other}: an aggregate covers all rows that match"
+            )
         return parsed
 
     @property

@@ -103,4 +103,4 @@ def server_of(uri: str, given: Mapping[str, Any]) -> ServerOptions:
         return ServerOptions.model_validate(named | {"uri": uri})
     except ValidationError as error:
         wrong = ", ".join(str(each["loc"][0]) for each in error.errors())  # without the values
-        raise InvalidArgumentError(f"the options {wrong} are not text") from None
+        raise InvalidArgumentError(f"the values of these options are not text: {wrong}") from None

@@ -82,8 +82,8 @@ def as_meant(
         return options.model_copy(update={"operation": Operation.INSERT}), advice
     if options.statement is None and not overwrites and _may_erase(options) and not _refuses(schema):
         raise InvalidArgumentError(
-            f"operation {str(options.operation)!r} in a statement may erase cells of the columns that it leaves out: "
-            f"{_WORKS}; or create a view with the operation in its OPTIONS"
+            f"operation {str(options.operation)!r} in a statement may erase cells of columns that the statement leaves "
+            f"out: {_WORKS}; or create a view with the operation in its OPTIONS"
         )
     return options, None
 

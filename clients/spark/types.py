@@ -71,7 +71,7 @@ def spark_type(kind: LogicalType) -> spark.DataType:
         inner = [spark_type(each) for _, each in kind.fields]
         return spark.MapType(inner[0], inner[1]) if kind.name == "map" else spark.ArrayType(inner[0])
     if kind.name not in _SAME:
-        raise InvalidArgumentError(f"Spark has no type for a column of {kind}: leave it out, by the option columns")
+        raise InvalidArgumentError(f"Spark has no type for a column of {kind}: leave it out with the option columns")
     return _SAME[kind.name]
 
 
@@ -277,7 +277,7 @@ def _as_wanted(cells: pa.Array, wanted: pa.Field) -> pa.Array:
         cells = cells.view(kind) if kind == _UTC else cells.cast(kind)
     except pa.ArrowInvalid as error:  # durations, which Spark counts in microseconds
         raise InvalidArgumentError(
-            f"column {wanted.name!r} is {cells.type} and has a value that Spark cannot hold: leave the column out, by "
+            f"column {wanted.name!r} is {cells.type} and has a value that Spark cannot hold: leave the column out with "
             f"the option columns ({str(error).partition(chr(10))[0]})"
         ) from None
     return converted(cells, kind, lambda moments: walls(moments, session_zone()))

@@ -99,7 +99,9 @@ class SqlEngine:
         values, deadline = query.bound(params), Deadline(timeout)
         if query.kind is Kind.CHANGE:
             if as_of is not None:
-                raise InvalidArgumentError("a statement that changes rows takes no as_of: it changes those of now")
+                raise InvalidArgumentError(
+                    "a statement that changes rows takes no as_of: it always changes the rows of now"
+                )
             return changed(self._changes(deadline).run(with_values(query.tree, values)))
         if query.kind is Kind.QUERY and query.one_table is not None:
             at = None if as_of is None else read_moment(as_of)

@@ -36,25 +36,25 @@ _NOT_HERE = [
             _NODE + r"(?:Exists|InSubquery|SetComparison)\b|In/Exist/SetComparison subquery|"
             r"No field named .*(?:= ANY|<> ALL|EXISTS|IN) (?:\(<subquery>\)|THEN|AND|OR|END)"
         ),
-        "IN, ANY, ALL and EXISTS with a query are conditions of WHERE, HAVING and ON alone: elsewhere join with the "
-        "query",
+        "IN, ANY, ALL and EXISTS with a query are allowed only in conditions of WHERE, HAVING and ON: join with the "
+        "query instead",
     ),
     (
         re.compile(r'No field named "?__correlated'),
-        "a query within it refers to the query around it in a way that is not supported: write a join",
+        "a subquery refers to the outer query in a way that is not supported: write a join",
     ),
     (
         re.compile(_NODE + "ScalarSubquery"),
-        "a query that stands for a value may refer to the query around it by = alone: write a join",
+        "a subquery that gives one value may refer to the outer query only with =: write a join",
     ),
     (
         re.compile(_NODE + "OuterReferenceColumn"),
-        "a part of the query refers to a table beside it, which is not supported here: write a join, or unnest() in "
-        "the list of a SELECT",
+        "a part of FROM refers to another table in FROM, which is not supported here: write a join, or unnest() in the "
+        "list of a SELECT",
     ),
     (
         re.compile(_NODE + "WindowFunction"),
-        "window functions are not allowed here: compute them in a query of FROM",
+        "window functions are not allowed here: compute them in a subquery in FROM",
     ),
     (re.compile(_NODE + "Collate"), "COLLATE is not supported: texts are compared by their bytes"),
     (re.compile(_NODE + r"(?P<node>\w+)"), "{node} is not supported here"),

@@ -184,7 +184,7 @@ class _Joins:
             others = {each.name for each in right.columns}
             names = [each.name for each in left.columns if each.name in others]
         if join.this.args.get("joins"):
-            raise _unclear("what a join takes to another join without parentheses")
+            raise _unclear("which tables belong to a join without parentheses")
         pairs = [(left.of(name), right.of(name)) for name in names]
         is_full = join.side == "FULL"
         self._is_wrong |= is_full or any({one.kind, other.kind} in _MIXED for one, other in pairs)

@@ -56,7 +56,9 @@ class SqlSession:
             if self._transaction is None:
                 return self._engine.query(text, params, as_of, timeout)
             if as_of is not None:
-                raise InvalidArgumentError("a transaction reads at the moment of BEGIN: leave as_of out, or end it")
+                raise InvalidArgumentError(
+                    "a transaction reads at the moment of BEGIN: leave as_of out, or end the transaction"
+                )
             return self._within(self._transaction, text, params, timeout)
 
     def insert_all(self, text: str, parameters: pa.Table) -> Result | None:

@@ -147,7 +147,7 @@ class Statement:
         surplus = [name for name in values if name not in self.parameters]
         if missing or surplus:
             raise InvalidArgumentError(
-                f"the statement has {counted(len(self.parameters), 'parameter')}, and params has {len(values)}"
+                f"the statement has {counted(len(self.parameters), 'parameter')}, but params has {len(values)}"
                 + (f": {_shown(missing[0])} is missing" if missing else f": it has no {_shown(surplus[0])}")
             )
         return {name: _scalar(name, values[name]) for name in self.parameters}
@@ -247,7 +247,7 @@ def _kind(parts: ParsedText) -> Kind:
                 "INTERSECT ALL and EXCEPT ALL are not supported: leave out ALL, or count the rows"
             )
         if parts.of(exp.Insert, exp.Update, exp.Delete, exp.Merge):
-            raise InvalidArgumentError("a change inside WITH is not supported: send it as a statement of its own")
+            raise InvalidArgumentError("a change inside WITH is not supported: send it as a separate statement")
         return Kind.QUERY
     if isinstance(tree, exp.Describe):
         return Kind.DESCRIBE

@@ -52,6 +52,6 @@ def check_workers() -> None:
                     _given_up.discard(thread)
             if len(_given_up) >= _GIVEN_UP_MAX and monotonic() >= end:
                 raise UnavailableError(
-                    f"{len(_given_up)} statements that were canceled, or took too long, still compute in this process, "
-                    "and only its end ends them: start it anew, or use a server with --sql"
+                    f"{len(_given_up)} statements that were canceled or took too long still run in this process, and "
+                    "cannot be stopped: restart the process, or use a server with --sql"
                 )

@@ -111,7 +111,7 @@ class Merger:
 def _too_many(groups: int, size: int, most: int, limit: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"the aggregate has {groups:,} groups so far, which use {size:,} bytes of the {most:,} allowed ({limit}); "
-        "group by fewer columns, or scan"
+        "group by fewer columns, or scan the rows instead"
     )
 
 

@@ -86,7 +86,7 @@ def check_name(name: str) -> str:
     """Return the ``name`` of an object in a bucket; InvalidArgumentError if no object can have it."""
     if not all(_SEGMENT.fullmatch(segment) for segment in name.split("/")):
         raise InvalidArgumentError(
-            f"{name!r} is not a valid name of an object: use letters, digits, '._-', and '/' between"
+            f"{name!r} is not a valid name of an object: use letters, digits and '._-', with '/' between parts"
         )
     return name
 

@@ -188,7 +188,7 @@ class ObstoreObjects:
         try:
             yield
         except (AlreadyExistsError, PreconditionError):
-            raise FileExistsError(errno.EEXIST, "the store refused to create", name) from None
+            raise FileExistsError(errno.EEXIST, "the object store refused to create the object", name) from None
         except (BaseError, OSError) as error:
             raise _os_error(error, name) from None
 
@@ -211,7 +211,7 @@ def _check_threads() -> None:
         _processes.append(os.getpid())
     if _processes[0] != os.getpid():
         raise UnavailableError(
-            "this process was forked from one that had used a bucket, whose threads a fork does not copy: "
+            "this process was forked from one that had used a bucket, and a fork does not copy the bucket's threads: "
             "start a new process (multiprocessing's spawn), or fork before the first request to the bucket"
         )
 
@@ -222,7 +222,7 @@ def _os_error(error: Exception, name: str) -> OSError:
     number = int(status[1]) if status else 0
     told = " ".join(filter(None, [status[1] + status[2] if status else "", code[1] if code else ""]))
     if number in (401, 403) or (code and code[1] == "NoSuchBucket"):
-        return PermissionError(errno.EACCES, f"the store refused the request: {told}", name)
+        return PermissionError(errno.EACCES, f"the object store refused the request: {told}", name)
     if number == 416:
         return OSError(errno.ERANGE, told, name)
     if isinstance(error, FileNotFoundError):

@@ -70,7 +70,7 @@ def _probe_create(bucket: Bucket, name: str) -> None:
     _require(not bucket.create(name, b"second"), bucket, "creates an object whose name is taken")
     with asking() as ask:
         content, is_created = ask.submit(bucket.get, name), ask.submit(bucket.create, name, b"first")
-    _require(content.result() == b"first", bucket, "replaces an object though it refuses to create it")
+    _require(content.result() == b"first", bucket, "replaces an object, although it answers that the name is taken")
     _require(is_created.result(), bucket, "does not return the bytes that were put")
 
 
@@ -81,11 +81,11 @@ def _probe_names(bucket: Bucket, place: str, first: str) -> None:
     with asking() as ask:
         content, part = ask.submit(bucket.get, name), ask.submit(bucket.get_range, name, 1, 3)
         found, later = ask.submit(bucket.list, place), ask.submit(bucket.list, place, first)
-    _require(content.result() == b"newer", bucket, "returns replaced objects")
+    _require(content.result() == b"newer", bucket, "returns the old bytes of a replaced object")
     _require(part.result() == b"ewe", bucket, "returns the wrong range of an object")
     expected = [(first, 5), (name, 5)]
     _require(found.result() == expected, bucket, "does not list what was written")
-    _require(later.result() == expected[1:], bucket, "does not list from a name on")
+    _require(later.result() == expected[1:], bucket, "does not start a listing after a given name")
     bucket.delete([name, f"{place}missing"])
     try:
         bucket.get(name)
@@ -105,12 +105,12 @@ def _probe_race(buckets: Sequence[Bucket], name: str) -> None:
     with threads.ThreadPoolExecutor(racers, "nyala-probe") as pool:
         won = [racer for racer, has_won in enumerate(pool.map(race, range(racers))) if has_won]
     _require(len(won) == 1, buckets[0], f"lets {len(won)} of {racers} create one object")
-    _require(buckets[0].get(name) == b"racer %d" % won[0], buckets[0], "keeps the bytes of a loser")
+    _require(buckets[0].get(name) == b"racer %d" % won[0], buckets[0], "keeps bytes of a request that it refused")
 
 
 def _require(is_so: bool, bucket: Bucket, otherwise: str) -> None:
     if not is_so:
         raise InvalidArgumentError(
-            f"{bucket!r} {otherwise}: rows would be lost there; choose a store with conditional puts and strongly "
-            "consistent listings"
+            f"{bucket!r} {otherwise}: rows would be lost there; choose a store with conditional puts and listings "
+            "that are strongly consistent"
         )

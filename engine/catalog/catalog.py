@@ -187,8 +187,8 @@ class Catalog:
             return None
         if found is None or found is table or found.table_id != step.replaces:
             raise ConflictError(
-                f"table {state.name!r} does not have the id {step.replaces} of the table that {table.name!r} is "
-                "to replace: it was renamed, dropped or replaced meanwhile; read its description again"
+                f"table {state.name!r}, which {table.name!r} is to replace, does not have the id {step.replaces}: "
+                "it was renamed, dropped or replaced meanwhile; read its description again"
             )
         seconds = _checked_seconds(step.keep_seconds)
         return Replaced(found, now + seconds * 1_000_000 if seconds else None)
@@ -199,7 +199,7 @@ class Catalog:
         if tables > 0 and len(known) + tables > limits.tables:
             raise InvalidArgumentError(
                 f"the store has {len(known):,} tables, including dropped tables that can be recalled, and at "
-                f"most {limits.tables:,} are allowed (limits: tables): drop a table without keeping it"
+                f"most {limits.tables:,} are allowed (limits: tables): drop a table with keep_seconds=0"
             )
         count = sum(len(table.tablets) for table in known)
         if tablets > 0 and count + tablets > limits.store_tablets:

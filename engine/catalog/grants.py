@@ -148,11 +148,11 @@ def listed_grants(entries: Iterable[GrantEntry], tables: Iterable[Table]) -> lis
 def _check(what: str, entries: Sequence[GrantEntry], before: Sequence[GrantEntry], most: int, bytes_max: int) -> None:
     """Raise InvalidArgumentError if there are too many entries, or bytes of them, unless there were as many before."""
     if len(entries) > max(most, len(before)):
-        raise InvalidArgumentError(f"{what} has at most {most:,} grants: grant to roles, not to each user")
+        raise InvalidArgumentError(f"{what} can have at most {most:,} grants: grant to roles, not to each user")
     if (size := _bytes(entries)) > bytes_max and size > _bytes(before):
         raise InvalidArgumentError(
-            f"the grants of {what} have at most {bytes_max:,} bytes: grant to roles, and on whole tables, not on each "
-            "column"
+            f"the grants of {what} can have at most {bytes_max:,} bytes: grant to roles, and on whole tables, not on "
+            "each column"
         )
 
 

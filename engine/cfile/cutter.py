@@ -86,7 +86,7 @@ class PageCutter:
         if self._pending:
             return cell.slice(0, 0), 0, True
         if size > MAX_PAGE_BYTES:
-            raise InvalidArgumentError(f"a cell takes {size} bytes; a page holds {MAX_PAGE_BYTES}")
+            raise InvalidArgumentError(f"a cell takes {size} bytes; a page holds at most {MAX_PAGE_BYTES}")
         return cell, size, True
 
     def _page(self) -> Vector:

@@ -158,7 +158,7 @@ def unpack_footer(path: str, size: int, read: Read, file_id: int) -> tuple[Foote
     try:
         footer = Footer.model_validate_json(_decompressed(trailer, stored))
     except (ValidationError, zstandard.ZstdError) as error:
-        raise CorruptionError(path, offset, f"footer: {error}") from error
+        raise CorruptionError(path, offset, f"the footer cannot be parsed: {error}") from error
     unknown = sorted(set(footer.required_features) - KNOWN_FEATURES)
     if unknown:
         raise InvalidArgumentError(
@@ -174,7 +174,7 @@ def check_directory(path: str, footer: Footer, footer_offset: int) -> None:
     """
     keys = [(stream.column_id, stream.role) for stream in footer.streams]
     if len(set(keys)) < len(keys):
-        raise CorruptionError(path, footer_offset, "two streams of one name")
+        raise CorruptionError(path, footer_offset, "two streams have the same name")
     for stream in footer.streams:
         fault = _stream_fault(stream, footer_offset)
         if fault:
@@ -184,18 +184,18 @@ def check_directory(path: str, footer: Footer, footer_offset: int) -> None:
 def _stream_fault(stream: StreamEntry, end: int) -> str | None:
     page_rows, row_count = stream.page_rows, stream.row_count
     if not 0 < page_rows <= PAGE_ROWS or page_rows & (page_rows - 1):
-        return f"pages of {page_rows} rows"
+        return f"its pages have {page_rows} rows, not a power of two up to {PAGE_ROWS}"
     for number, page in enumerate(stream.pages):
         is_last = number == len(stream.pages) - 1
         if not 0 < page.row_count <= PAGE_ROWS or (page.row_count % page_rows and not is_last):
-            return f"page {number} has {page.row_count} rows"
+            return f"page {number} cannot have {page.row_count} rows"
     if sum(page.row_count for page in stream.pages) != row_count:
-        return f"{len(stream.pages)} pages of {page_rows} rows for {row_count} rows"
+        return f"its {len(stream.pages)} pages do not have {row_count} rows together"
     if len({page.zone is None for page in stream.pages}) > 1:
-        return "bounds for some of its pages only"
+        return "only some of its pages have bounds"
     for page in stream.all_pages:
         if page.offset < HEADER_BYTES or page.offset + page.length > end:
-            return f"a page at bytes {page.offset} to {page.offset + page.length}, outside the file's pages"
+            return f"its page at bytes {page.offset} to {page.offset + page.length} is outside the file's pages"
     return None if stream.nested is None else _leaves_fault(stream.nested, stream.pages)
 
 
@@ -204,8 +204,8 @@ def _leaves_fault(nested: str, pages: Sequence[PageEntry]) -> str | None:
     try:
         leaves = leaves_named(nested)
     except ValueError as error:
-        return f"bounds of leaves: {error}"
-    return f"bounds of {counts} leaves, not {len(leaves)}" if counts - {len(leaves)} else None
+        return f"its nested type cannot be read: {error}"
+    return f"its pages have bounds of {counts} fields, not of {len(leaves)}" if counts - {len(leaves)} else None
 
 
 def _decompressed(trailer: Trailer, stored: memoryview) -> bytes:
@@ -216,7 +216,7 @@ def _decompressed(trailer: Trailer, stored: memoryview) -> bytes:
     else:
         raise zstandard.ZstdError(f"unknown compression {trailer.compression}")
     if len(raw) != trailer.raw_length:
-        raise zstandard.ZstdError(f"{len(raw)} bytes, where {trailer.raw_length} are expected")
+        raise zstandard.ZstdError(f"it decodes to {len(raw)} bytes, not to {trailer.raw_length}")
     return raw
 
 
@@ -249,7 +249,7 @@ def leaf_zone_map_from(page: PageEntry, zone: LeafEntry, physical: PhysicalType)
     """Return the zone map of a leaf of a page from the footer, in Python's types. Raises ValueError for what is none of
     its cells."""
     if zone.null_count > page.row_count:
-        raise ValueError(f"{zone.null_count} NULLs in {page.row_count} rows")
+        raise ValueError(f"the footer says {zone.null_count} NULLs in {page.row_count} rows")
     bounds = ZoneEntry(min=zone.min, max=zone.max, exact=zone.exact, has_nan=zone.has_nan)
     return replace(zone_map_from(page, bounds, physical), null_count=zone.null_count)
 

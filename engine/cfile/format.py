@@ -107,7 +107,7 @@ class FileHeader(NamedTuple):
         _check_version(path, version)
         kind = next((name for name, code in KINDS.items() if code == kind_code), None)
         if kind is None:
-            raise CorruptionError(path, 10, f"unknown kind {kind_code}")
+            raise CorruptionError(path, 10, f"the kind of the file is unknown: {kind_code}")
         return cls(kind, file_id)
 
 
@@ -144,23 +144,23 @@ class PageHeader(NamedTuple):
     def fault(self, length: int) -> str | None:
         """Return the fault of this header of a page of ``length`` bytes, or None."""
         if self.row_count > PAGE_ROWS:
-            return f"{self.row_count} rows, where a page holds at most {PAGE_ROWS}"
+            return f"it has {self.row_count} rows, but a page holds at most {PAGE_ROWS}"
         if max(self.raw_length, self.stored_length) > MAX_PAGE_BYTES:
-            return f"a payload of {max(self.raw_length, self.stored_length)} bytes"
+            return f"its payload of {max(self.raw_length, self.stored_length)} bytes is too long"
         if self.page_length != length:
-            return f"its parts make {self.page_length} bytes, the footer says {length}"
+            return f"its parts have {self.page_length} bytes, but the footer says {length}"
         if self.compression == 0 and self.raw_length != self.stored_length:
-            return f"{self.stored_length} uncompressed bytes, where {self.raw_length} are expected"
+            return f"it has {self.stored_length} uncompressed bytes, but its header says {self.raw_length}"
         return self._flags_fault()
 
     def _flags_fault(self) -> str | None:
         bitmap_length = (self.row_count + 7) // 8 if self.flags & HAS_BITMAP else 0
         if self.flags & ~_KNOWN_FLAGS or (self.flags & HAS_BITMAP and self.flags & ALL_NULL):
-            return f"flags {self.flags:#x}"
+            return f"its header has the invalid flags {self.flags:#x}"
         if self.bitmap_length != bitmap_length:
-            return f"a bitmap of {self.bitmap_length} bytes for {self.row_count} rows"
+            return f"its bitmap of {self.bitmap_length} bytes does not fit {self.row_count} rows"
         if self.flags & ALL_NULL and self.stored_length:
-            return f"{self.stored_length} bytes of payload, though every cell is NULL"
+            return f"it has {self.stored_length} bytes of payload, but all its cells are NULL"
         return None
 
 

@@ -86,7 +86,9 @@ def encode_page(vector: Vector, physical: PhysicalType, codec: Codec, compressio
             payload = codec.encode(vector, physical)
     raw_length = len(payload)
     if raw_length > MAX_PAGE_BYTES:
-        raise InvalidArgumentError(f"{len(vector)} cells take {raw_length} bytes; a page holds {MAX_PAGE_BYTES}")
+        raise InvalidArgumentError(
+            f"{len(vector)} cells take {raw_length} bytes; a page holds at most {MAX_PAGE_BYTES}"
+        )
     stored, compression = _smaller(payload, compression)
     header = PageHeader(len(vector), codec.code, compression, flags, raw_length, len(stored), len(bitmap))
     return EncodedPage(header, stored, bitmap, leaves)
@@ -267,7 +269,7 @@ def load_page(image: FileImage, what: str, entry: PageEntry, is_kept: bool = Fal
     """
     offset, length = entry.offset, entry.length
     if length < PAGE_HEADER_BYTES:
-        raise image.corruption(offset, what, f"a page of {length} bytes")
+        raise image.corruption(offset, what, f"{length} bytes are too few for a page")
     data = image.read(offset, length, is_kept, is_page=True)
     stored_crc, crc = stored_page_crc(data.data), page_crc(image.seed, offset, data[4:].data)
     if crc != stored_crc and image.far:
@@ -279,7 +281,7 @@ def load_page(image: FileImage, what: str, entry: PageEntry, is_kept: bool = Fal
     header = PageHeader.unpack(data.data)
     fault = header.fault(length)
     if fault is None and header.row_count != entry.row_count:
-        fault = f"{header.row_count} rows, the footer says {entry.row_count}"
+        fault = f"it has {header.row_count} rows, but the footer says {entry.row_count}"
     if fault:
         raise image.corruption(offset, what, fault)
     try:

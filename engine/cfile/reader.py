@@ -122,7 +122,7 @@ def _header(image: FileImage) -> FileHeader:
 
 def _check_size(image: FileImage) -> None:
     if image.file.size < MIN_FILE_BYTES:
-        raise CorruptionError(image.path, image.file.size, f"a file of {image.file.size} bytes is no cfile")
+        raise CorruptionError(image.path, image.file.size, f"a file of {image.file.size} bytes is not a cfile")
 
 
 def _open_image(path: str, file: ReadableFile, file_id: int, written_as: int | None) -> tuple[FileImage, Footer]:

@@ -416,11 +416,11 @@ class StreamReader:
     def _fault(self, page: Page) -> str | None:
         """Return why the page, though sound, cannot belong to this stream, or None."""
         if page.header.flags & IS_DICTIONARY:
-            return "values of a dictionary, where rows are expected"
+            return "it has the values of a dictionary, but rows are expected"
         if not page.codec.supports(self.physical):
             return f"encoding {page.codec.name} does not fit {self.physical} cells"
         if isinstance(page.codec, DictionaryCodec) and not page.is_all_null and self.dictionary() is None:
-            return "codes of a dictionary, but the stream has none"
+            return "it has codes of a dictionary, but the stream has no dictionary"
         return None
 
     def _unpacked(self, page: Page, name: str, physical: PhysicalType | None) -> Page:
@@ -439,7 +439,7 @@ class StreamReader:
         name = f"dictionary of {self.key}"
         page = load_page(self._image, name, entry)
         if page.header.flags != IS_DICTIONARY or page.codec.name != "plain" or page.row_count == 0:
-            raise self._image.corruption(page.offset, name, "not the page of a dictionary")
+            raise self._image.corruption(page.offset, name, "this is not the page of a dictionary")
         payload = self._unpacked(page, name, PhysicalType.BYTES).stored
         cells = page.codec.decode(payload, PhysicalType.BYTES, page.row_count, 0, page.row_count)
         assert isinstance(cells, BytesVector)

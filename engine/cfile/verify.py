@@ -32,7 +32,7 @@ def verify_pages(image: FileImage, footer: Footer) -> None:
         leaves = LeavesOfValues(LogicalType.parse(entry.nested).arrow) if entry.nested else None
         used = {_verify_page(image, stream, number, leaves) for number in range(stream.page_count)}
         if used != set(entry.encodings):
-            why = f"pages are encoded as {sorted(used)}, the footer says {entry.encodings}"
+            why = f"pages are encoded as {sorted(used)}, but the footer says {entry.encodings}"
             raise image.corruption(image.footer_offset, stream.key, why)
 
 
@@ -46,10 +46,10 @@ def _verify_cover(image: FileImage, footer: Footer) -> None:
     end = HEADER_BYTES
     for offset, length, key in sorted(pages):
         if offset != end:
-            raise image.corruption(offset, key, f"a page here, though the one before ends at {end}")
+            raise image.corruption(offset, key, f"a page begins here, but the page before it ends at byte {end}")
         end = offset + length
     if end != image.footer_offset:
-        raise image.corruption(end, "pages end here", f"the footer is at {image.footer_offset}")
+        raise image.corruption(end, "the pages end here", f"the footer begins only at byte {image.footer_offset}")
 
 
 def _verify_page(image: FileImage, stream: StreamReader, number: int, leaves: LeavesOfValues | None) -> str:
@@ -65,11 +65,11 @@ def _verify_page(image: FileImage, stream: StreamReader, number: int, leaves: Le
     found = zone_map_of(cells, stream.physical)
     fault = None
     if found.null_count != entry.null_count:
-        fault = f"{found.null_count} NULLs, the footer says {entry.null_count}"
+        fault = f"it has {found.null_count} NULLs, but the footer says {entry.null_count}"
     elif entry.zone is not None and found != stream.zone_maps[number]:
-        fault = f"its cells lie in {found}, the footer says {stream.zone_maps[number]}"
+        fault = f"its cells lie in {found}, but the footer says {stream.zone_maps[number]}"
     elif entry.leaves:
-        fault = _leaves_fault(stream, number, cells, array, leaves) if leaves else "bounds of leaves of no type"
+        fault = _leaves_fault(stream, number, cells, array, leaves) if leaves else "its fields have bounds but no type"
     if fault:
         raise image.corruption(entry.offset, f"{stream.key} page {number}", fault)
     return page.codec.name
@@ -92,14 +92,17 @@ def _leaves_fault(
         return str(error)
     if array is not None:
         if array.type != kind:
-            return f"cells of {array.type}, the footer says {nested}"
+            return f"its cells have the type {array.type}, but the footer says {nested}"
         valid = np.ones(len(cells), np.bool_) if cells.valid is None else cells.valid
         if not np.array_equal(array.is_valid().to_numpy(zero_copy_only=False), valid):
-            return "NULLs in other rows than its bitmap says"
+            return "its cells and its bitmap disagree on which rows are NULL"
     for leaf, of_cells in zip(leaves_named(nested), zones, strict=bool(zones)):
         of_pages = stream.leaf_zone_maps(nested, leaf.path)
         if of_pages and of_pages[number] is not None and of_pages[number] != of_cells:
-            return f"field {'.'.join(map(str, leaf.path))} of its cells lies in {of_cells}, not in {of_pages[number]}"
+            return (
+                f"field {'.'.join(map(str, leaf.path))} of its cells lies in {of_cells}, "
+                f"but the footer says {of_pages[number]}"
+            )
     return None
 
 
@@ -108,6 +111,6 @@ def _verify_padding(image: FileImage, key: StreamKey, page: Page) -> None:
     used = page.offset + PAGE_HEADER_BYTES + page.header.stored_length + page.header.bitmap_length
     past_last = page.row_count % 8
     if page.bitmap is not None and past_last and page.bitmap[-1] >> past_last:
-        raise image.corruption(used - 1, key, "validity of cells past the last one")
+        raise image.corruption(used - 1, key, "a page's bitmap has bits after its last cell")
     if page.padding.any():
-        raise image.corruption(used, key, "padding that is not zero")
+        raise image.corruption(used, key, "the padding of a page is not zero")

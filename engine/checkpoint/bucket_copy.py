@@ -179,7 +179,7 @@ class BucketCopy:
             raise self._overtaken()
         for path, size in self._named.items():
             if there.get(path) != size:
-                raise CorruptionError(path, 0, f"it was copied, but {self._target.where} has {there.get(path)} bytes")
+                raise CorruptionError(path, 0, f"{self._target.where} has {there.get(path)} of the {size} bytes copied")
         name = cut.header.manifest
         document = pack_manifest(raw.model_copy(update={"store_uuid": self._uuid.hex, "pins": (), "clean_stop": None}))
         bucket.put(f"{prefix}{DIRECTORY}{name}", document)
@@ -227,7 +227,7 @@ class BucketCopy:
         known = self._makers
         if reign < self._reign or any(known.get(each, maker) != maker for each, maker in makers.items()):
             raise ConflictError(
-                f"the objects of {self._source.where} were put back to an earlier state after it was copied to "
+                f"the objects of {self._source.where} were put back to an earlier state after they were copied to "
                 f"{self._target.where}: copy to another name, or delete the objects below {self._target.prefix} first"
             )
 

@@ -104,8 +104,8 @@ class Checkpoints:
         """
         if self._options.server is not None:
             raise InvalidArgumentError(
-                "a checkpoint of one of several servers that share their tables would lack the tablets of the others: "
-                "use `nyala job backup`"
+                "this server shares its tables with others, so its checkpoint would lack their tablets: use "
+                "`nyala job backup`"
             )
         return self.make_in(directory_apart(asked.directory, self._environment.fs), asked.directory)
 

@@ -19,12 +19,12 @@ def block_sizes(payload: np.ndarray, row_count: int) -> np.ndarray:
 
     Raises `CorruptPageError` if the directory does not fit, descends, or ends elsewhere.
     """
-    require(row_count <= PAGE_ROWS, f"{row_count} rows in one page")
+    require(row_count <= PAGE_ROWS, f"{row_count} rows are too many for a page")
     head = END.itemsize * block_count(row_count)
     require(len(payload) >= head, f"{len(payload)} bytes are too few for {row_count} rows")
     ends = payload[:head].view(END).astype(np.int64)
     sizes = np.diff(ends, prepend=0)
-    require((sizes >= 0).all(), "the ends of the blocks fall")
+    require((sizes >= 0).all(), "the ends of the blocks are not in ascending order")
     require((ends[-1] if len(ends) else 0) == len(payload) - head, "the blocks do not fill the page")
     return sizes
 
@@ -113,7 +113,7 @@ def check_packed(payload: np.ndarray, width: int, row_count: int) -> None:
     """Raise `CorruptPageError` unless the directory of mini-blocks is sound and none is larger than its cells."""
     sizes = block_sizes(payload, row_count)
     fits = (sizes > 0) & (sizes <= rows_of_blocks(row_count) * width)
-    require(fits.all(), "a block is empty or larger than its cells")
+    require(fits.all(), "a block is empty, or larger than its decoded cells")
 
 
 def unpack(payload: np.ndarray, dtype: np.dtype, row_count: int, blocks: np.ndarray) -> np.ndarray:
@@ -134,7 +134,7 @@ def unpack(payload: np.ndarray, dtype: np.dtype, row_count: int, blocks: np.ndar
         address_of(scratch),
     )
     if outcome < 0:
-        raise CorruptPageError(f"block {-1 - outcome} is not a valid LZ4 block of its cells")
+        raise CorruptPageError(f"block {-1 - outcome} is not a valid LZ4 block")
     return cells
 
 

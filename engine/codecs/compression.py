@@ -64,7 +64,7 @@ def decompress(code: int, data: np.ndarray, raw_size: int) -> np.ndarray:
         raw = _DECOMPRESS[code](data, raw_size)
     except (zlib.error, zstandard.ZstdError, OSError) as error:
         raise CorruptPageError(f"the page is not valid {name} data: {error}") from error
-    require(raw is not None and len(raw) == raw_size, f"not {raw_size} bytes of {name} data")
+    require(raw is not None and len(raw) == raw_size, f"the page does not decompress ({name}) to {raw_size} bytes")
     return raw  # pyright: ignore[reportReturnType]
 
 

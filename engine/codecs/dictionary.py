@@ -61,9 +61,9 @@ class DictionaryCodec:
 
     def check(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> None:
         """Check width and directory; `attach` compares the codes with the dictionary."""
-        require(len(payload) >= _WIDTH_BYTES, "no room for the width of the codes")
+        require(len(payload) >= _WIDTH_BYTES, "the page is too short for the width of its codes")
         width = int(payload[0])
-        require(width in _CODE_TYPES, f"codes of {width} bytes")
+        require(width in _CODE_TYPES, f"codes cannot have a width of {width} bytes")
         check_packed(payload[_WIDTH_BYTES:], width, row_count)
 
     def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> FixedVector:
@@ -103,7 +103,7 @@ def attach(codes: FixedVector, dictionary: BytesVector, valid: np.ndarray | None
     limit = max(len(dictionary), 1)
     # Seen as unsigned, a negative code is a huge one.
     if len(codes) and int(codes.values.view(np.uint32).max()) >= limit:
-        raise CorruptPageError(f"a code is not among the {limit} values of the dictionary")
+        raise CorruptPageError(f"a code is too large for the {limit} values of the dictionary")
     return DictionaryVector(codes.values, dictionary, valid)
 
 

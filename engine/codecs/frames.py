@@ -114,7 +114,7 @@ class AlpCodec(_FramesCodec):
 
 def check_frames(payload: np.ndarray, physical: PhysicalType, row_count: int, forms: Sequence[int]) -> None:
     """Raise `CorruptPageError` unless frames and blocks fit each other and fill the payload."""
-    require(row_count <= PAGE_ROWS, f"{row_count} rows in one page")
+    require(row_count <= PAGE_ROWS, f"{row_count} rows are too many for a page")
     blocks = block_count(row_count)
     least = kernels.FRAME_BYTES * blocks + kernels.TAIL_BYTES
     require(len(payload) >= least, f"{len(payload)} bytes are too few for {row_count} rows")

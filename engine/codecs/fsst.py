@@ -74,12 +74,12 @@ class FsstCodec:
 
     def check(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> None:
         """Check the symbols, the directory, and the lengths of each block."""
-        require(len(payload) > _TAIL_BYTES, "no symbols")
+        require(len(payload) > _TAIL_BYTES, "the page is too short for a table of symbols")
         symbols = int(payload[0])
         head = _head_bytes(payload)
-        require(symbols < kernels.ESCAPE + 1 and len(payload) >= head + _TAIL_BYTES, "no room for the symbols")
+        require(symbols < kernels.ESCAPE + 1 and len(payload) >= head + _TAIL_BYTES, "its symbols are cut short")
         lengths = payload[1 : 1 + symbols]
-        require(((lengths > 0) & (lengths <= kernels.SYMBOL_BYTES)).all(), "a symbol of no or more than 8 bytes")
+        require(((lengths > 0) & (lengths <= kernels.SYMBOL_BYTES)).all(), "a symbol is empty or over 8 bytes")
         block_sizes(payload[head : len(payload) - _TAIL_BYTES], row_count)
         outcome = kernels.check_strings(address_of(payload) + head, row_count)
         if outcome < 0:
@@ -141,5 +141,5 @@ def _restore(payload: np.ndarray, row_count: int, blocks: np.ndarray) -> BytesVe
     data = allocate(kernels.measure_strings(*which), np.uint8)
     outcome = kernels.unpack_strings(start + 1, int(payload[0]), *which, address_of(offsets) + 4, address_of(data))
     if outcome < 0:
-        raise CorruptPageError(f"the codes of block {-1 - outcome} are not those of its strings")
+        raise CorruptPageError(f"the codes of block {-1 - outcome} do not decode to its strings")
     return BytesVector(offsets, data)

@@ -51,7 +51,7 @@ class PlainCodec:
             _check_bytes(payload, row_count)
             return
         size = -(-row_count // 8) if physical is PhysicalType.BOOL else row_count * physical.width
-        require(len(payload) == size, f"{len(payload)} bytes where {row_count} cells take {size}")
+        require(len(payload) == size, f"it has {len(payload)} bytes, but {row_count} cells take {size}")
 
     def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> Vector:
         """Return rows [first, last): one copy of their bytes."""
@@ -110,8 +110,8 @@ def _check_bytes(payload: np.ndarray, row_count: int) -> None:
     head = _OFFSET.itemsize * (row_count + 1)
     require(len(payload) >= head, f"{len(payload)} bytes are too few for {row_count} offsets")
     offsets, data = _split(payload, row_count)
-    require(offsets[0] == 0 and offsets[-1] == len(data), "the offsets do not span the bytes")
-    require((offsets[1:] >= offsets[:-1]).all(), "the offsets fall")
+    require(offsets[0] == 0 and offsets[-1] == len(data), "the offsets do not begin at 0 and end with the bytes")
+    require((offsets[1:] >= offsets[:-1]).all(), "the offsets are not in ascending order")
 
 
 def _decode_bytes(payload: np.ndarray, row_count: int, first: int, last: int) -> BytesVector:

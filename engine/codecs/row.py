@@ -62,12 +62,12 @@ def check(rows: BytesVector) -> None:
     Raises CorruptPageError if the offsets are outside the bytes, or a row contradicts itself.
     """
     offsets = rows.offsets
-    require(len(offsets) > 0 and offsets[0] >= 0, "the rows start nowhere")
-    require(offsets[-1] <= len(rows.data), "the rows end past the bytes")
-    require((offsets[1:] >= offsets[:-1]).all(), "the offsets of the rows fall")
+    require(len(offsets) > 0 and offsets[0] >= 0, "the rows do not start within the bytes")
+    require(offsets[-1] <= len(rows.data), "the rows end after the last byte")
+    require((offsets[1:] >= offsets[:-1]).all(), "the offsets of the rows are not in ascending order")
     outcome = kernels.check_rows(address_of(offsets), address_of(rows.data), len(rows))
     if outcome < 0:
-        raise CorruptPageError(f"row {-1 - outcome} contradicts itself")
+        raise CorruptPageError(f"the lengths in row {-1 - outcome} contradict each other")
 
 
 def decode(rows: BytesVector, wanted: Sequence[WantedColumn]) -> list[Vector]:

@@ -57,17 +57,17 @@ class RunLengthCodec:
 
     def check(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> None:
         """Check that the runs cover the page's rows, each at least one."""
-        require(row_count <= PAGE_ROWS, f"{row_count} rows in one page")
+        require(row_count <= PAGE_ROWS, f"{row_count} rows are too many for a page")
         runs = _run_count(payload)
         if runs == 0:
             _PLAIN.check(payload[_COUNT.itemsize :], physical, row_count)
             return
         size = _COUNT.itemsize + runs * (_LAST.itemsize + physical.width)
-        require(len(payload) == size, f"{len(payload)} bytes where {runs} runs take {size}")
+        require(len(payload) == size, f"it has {len(payload)} bytes, but {runs} runs take {size}")
         lasts, cells = _split(payload, physical, runs)
-        require((lasts[1:] > lasts[:-1]).all(), "the ends of the runs do not rise")
-        require(int(lasts[-1]) + 1 == row_count, f"the runs end at row {lasts[-1]}")
-        require(physical is not PhysicalType.BOOL or cells.max() <= 1, "a bool is neither 0 nor 1")
+        require((lasts[1:] > lasts[:-1]).all(), "the ends of the runs are not in ascending order")
+        require(int(lasts[-1]) + 1 == row_count, f"the last run ends at row {lasts[-1]} of {row_count}")
+        require(physical is not PhysicalType.BOOL or cells.max() <= 1, "a boolean cell is neither 0 nor 1")
 
     def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> Vector:
         """Return rows [first, last)."""
@@ -123,7 +123,7 @@ def _run_lasts(cells: np.ndarray) -> np.ndarray:
 
 def _run_count(payload: np.ndarray) -> int:
     if len(payload) < _COUNT.itemsize:
-        raise CorruptPageError(f"{len(payload)} bytes are too few for the number of runs")
+        raise CorruptPageError(f"{len(payload)} bytes are too few: the page begins with the number of its runs")
     return int(payload[: _COUNT.itemsize].view(_COUNT)[0])
 
 

@@ -76,7 +76,7 @@ class ShreddedCodec:
 
     def check(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> None:
         """Check the type and the directory. What is wrong in a stream shows when it is decoded."""
-        require(row_count <= PAGE_ROWS, f"{row_count} rows in one page")
+        require(row_count <= PAGE_ROWS, f"{row_count} rows are too many for a page")
         _split(payload)
 
     def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> BytesVector:
@@ -109,15 +109,15 @@ def cells_of_array(array: pa.Array) -> BytesVector:
 
 def _split(payload: np.ndarray) -> tuple[pa.DataType, list[np.ndarray]]:
     """Return the type of the cells of a page, and its streams."""
-    require(len(payload) >= _LENGTH.itemsize, "no type")
+    require(len(payload) >= _LENGTH.itemsize, "the page is too short for a type")
     start = _LENGTH.itemsize + int(payload[: _LENGTH.itemsize].view(_LENGTH)[0])
     try:
         kind = LogicalType.parse(payload[_LENGTH.itemsize : start].tobytes().decode())
     except (InvalidArgumentError, UnicodeDecodeError) as error:
-        raise CorruptPageError(f"no type: {error}") from None
-    require(kind.is_nested, "no nested type")
+        raise CorruptPageError(f"the type of the cells cannot be read: {error}") from None
+    require(kind.is_nested, "the type of the cells is not nested")
     head = start + END.itemsize * _stream_count(kind.arrow)
-    require(len(payload) >= head, "no directory")
+    require(len(payload) >= head, "the page is too short for its directory")
     ends = np.frombuffer(payload[start:head].tobytes(), END).astype(np.int64)
     sizes = np.diff(ends, prepend=0)
     require((sizes >= 0).all() and ends[-1] == len(payload) - head, "the streams do not fill the page")
@@ -180,23 +180,23 @@ def _array(kind: pa.DataType, count: int, streams: Iterator[np.ndarray]) -> pa.A
         total = int(offsets[-1])
         parts = [_array(part, total, streams) for part in parts_of(kind)]
         if pa.types.is_map(kind):
-            require(not parts[0].null_count, "a NULL as a key")  # at which Arrow would end the process
+            require(not parts[0].null_count, "a key of a map is NULL")  # at which Arrow would end the process
             parts = [array_of(pa.struct([kind.key_field, kind.item_field]), total, None, [], parts)]
         if not pa.types.is_large_list(kind):
             offsets = offsets.astype(np.int32)
         return array_of(kind, count, valid, [pa.py_buffer(offsets)], parts)
     if is_text(kind):
         offsets, data = _offsets(next(streams), count).astype(np.int32), next(streams)
-        require(len(data) >= END.itemsize, "no bytes of strings")
+        require(len(data) >= END.itemsize, "the bytes of the strings are missing")
         size = int(np.frombuffer(data[: END.itemsize].tobytes(), END)[0])
-        require(size == offsets[-1], "other bytes than the strings have")
+        require(size == offsets[-1], "the strings and their lengths do not fit each other")
         stored = np.ascontiguousarray(data[END.itemsize :])
         return bytes_to_arrow(
             BytesVector(offsets, stored if len(stored) == size else decompress(LZ4, stored, size), valid), kind
         )
     stream = next(streams)
     if pa.types.is_boolean(kind):
-        require(len(stream) == -(-count // 8), "another number of bools")
+        require(len(stream) == -(-count // 8), "the number of boolean cells is wrong")
         return array_of(kind, count, valid, [pa.py_buffer(np.ascontiguousarray(stream))])
     return array_of(kind, count, valid, [pa.py_buffer(_numbers(stream, number_dtype(kind), count))])
 
@@ -204,17 +204,17 @@ def _array(kind: pa.DataType, count: int, streams: Iterator[np.ndarray]) -> pa.A
 def _validity(stream: np.ndarray, count: int) -> np.ndarray | None:
     if not len(stream):
         return None
-    require(len(stream) == -(-count // 8), "a bitmap of another length")
+    require(len(stream) == -(-count // 8), "a bitmap has the wrong length")
     return np.unpackbits(stream, bitorder="little", count=count).view(np.bool_)
 
 
 def _offsets(stream: np.ndarray, count: int) -> np.ndarray:
     """Return the ends (int64) of values of the lengths in a stream, beginning with 0."""
     lengths = _numbers(stream, _COUNT, count)
-    require((lengths >= 0).all(), "a negative length")
+    require((lengths >= 0).all(), "a length is negative")
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    require(offsets[-1] < 1 << 31, "more than 2 GiB of items")
+    require(offsets[-1] < 1 << 31, "the items of a list or string exceed 2 GiB")
     return offsets
 
 
@@ -226,10 +226,10 @@ def _numbers(stream: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
         require(len(stream) >= place + END.itemsize, "a piece is missing")
         size = int(np.frombuffer(stream[place : place + END.itemsize].tobytes(), END)[0])
         place += END.itemsize
-        require(len(stream) >= place + size, "a piece is cut")
+        require(len(stream) >= place + size, "a piece is cut short")
         piece = np.ascontiguousarray(stream[place : place + size])
         check_packed(piece, dtype.itemsize, rows)
         pieces.append(unpack(piece, dtype, rows, blocks_of_range(0, rows, rows)[0]))
         place += size
-    require(place == len(stream), "bytes behind the cells")
+    require(place == len(stream), "bytes follow the last cell")
     return pieces[0] if len(pieces) == 1 else np.concatenate([np.zeros(0, dtype), *pieces])

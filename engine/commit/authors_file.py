@@ -68,11 +68,11 @@ def unpack_authors(document: bytes) -> Authored:
     except ValidationError as error:
         raise CorruptionError(NAME, HEADER.size, f"the {_WHAT} cannot be parsed: {error}") from error
     if len(body) != first + head.commits * _COMMIT_BYTES:
-        raise CorruptionError(NAME, HEADER.size, f"the {_WHAT} has another length than its head says")
+        raise CorruptionError(NAME, HEADER.size, f"the {_WHAT} does not have the length that its head says")
     timestamps = np.frombuffer(body, "<i8", head.commits, first)
     numbers = np.frombuffer(body, "<u4", head.commits, first + timestamps.nbytes)
     if np.any(np.diff(timestamps) <= 0) or np.any(numbers >= len(head.origins)):
-        raise CorruptionError(NAME, HEADER.size, f"the {_WHAT} has commits without order or origin")
+        raise CorruptionError(NAME, HEADER.size, f"the {_WHAT} has commits that are out of order, or have no origin")
     return Authored(timestamps, numbers, head.origins)
 
 
@@ -119,9 +119,7 @@ class AuthorsFile:
                 self._aside.write_aside(NAME, pack_authors(self._authored()))
             except (OSError, StoreError) as error:
                 if not self._has_failed:
-                    log.warning(
-                        "the file %s of commit authors cannot be written, which is tried again: %s", NAME, error
-                    )
+                    log.warning("the file %s of commit authors cannot be written; this is tried again: %s", NAME, error)
                 self._has_failed = True
             else:
                 self._saved, self._has_failed = last, False
@@ -141,5 +139,5 @@ class AuthorsFile:
             document = self._aside.read_aside(NAME)
             return NOTHING if document is None else unpack_authors(document).up_to(self._newest)
         except (CorruptionError, InvalidArgumentError, OSError) as error:
-            log.warning("commits before this start show no operation and no user: %s", error)
+            log.warning("commits before this start are listed without operation and user: %s", error)
             return NOTHING

@@ -238,7 +238,7 @@ class MemoryGate:
         left = f"; {left_bytes:,} bytes belong to tables whose maintenance is off" if left_bytes else ""
         raise UnavailableError(
             f"unflushed rows and changes use all their memory (memory_bytes={self._hard:,}){left}: "
-            f"retry in {seconds:g} s; with maintenance off call maintain('flush') and maintain('flush_deltas') first",
+            f"retry in {seconds:g} s; if maintenance is off, first call maintain('flush') and maintain('flush_deltas')",
             retry_after_seconds=seconds,
         )
 

@@ -352,8 +352,8 @@ class NumberedWrites:
             return found
         if writer is not None and number.seq < writer.floor:
             raise InvalidArgumentError(
-                f"write {number.seq} of writer {shown(number.writer)!r} is older than the results that are "
-                f"kept, which begin at {writer.floor}, so it is unknown whether it was applied"
+                f"it is unknown whether write {number.seq} of writer {shown(number.writer)!r} was applied: results "
+                f"are kept only from write {writer.floor} on"
             )
         return self._find_unowned(number)
 

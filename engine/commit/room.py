@@ -44,7 +44,7 @@ class Room:
         of_peer = sum(each.peer == who.peer for each in owners)
         if who.peer and of_peer >= most * share:
             raise UnavailableError(
-                f"too many unfinished {what} from this address ({of_peer:,}, limit peer_unfinished_share of "
+                f"too many unfinished {what} from this address ({of_peer:,}, limit peer_unfinished_share * "
                 "unfinished_max): finish or abort some, or wait for them to expire",
                 _RETRY_SECONDS,
             )
@@ -96,7 +96,7 @@ class Room:
         if size > most:
             why = f"hold {size:,} bytes, more than staging_bytes allows ({most:,})"
         elif who.peer and of_peer > most * share:
-            why = f"hold {of_peer:,} bytes from this address, more than peer_unfinished_share of staging_bytes allows"
+            why = f"hold {of_peer:,} bytes from this address, more than peer_unfinished_share * staging_bytes"
         elif who.user and is_over_share(most, size, of_user):
             why = f"hold {of_user:,} bytes of the user {who.user!r} and leave others {most - size:,} of staging_bytes"
         if why is not None:
@@ -126,5 +126,5 @@ class Room:
         if free - size < reserve:
             raise StorageFullError(
                 f"the disk has {free:,} bytes left, and {reserve:,} of them (disk_reserve_bytes) are kept for "
-                f"the log and for flushes: there is no room for {size:,} bytes; free some space"
+                f"the log and for flushes: {size:,} bytes do not fit; free some space"
             )

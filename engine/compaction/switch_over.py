@@ -166,7 +166,7 @@ def keys_follow(tablet: Tablet, environment: Environment) -> Iterator[None]:
         if not isinstance(error, Exception):
             raise
         environment.damage.note(error)
-        _LOG.warning("the key index of tablet %d is built anew: it could not follow: %r", tablet.tablet_id, error)
+        _LOG.warning("the key index of tablet %d is built anew after an error: %r", tablet.tablet_id, error)
 
 
 def append_changes(target: RowSet, column_id: int, run: DeltaRun, lsn: int) -> None:

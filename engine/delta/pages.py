@@ -67,7 +67,7 @@ class DeltaPages:
         self._rowids, self._timestamps, self._cells = streams
         rows, times = self._rowids.zone_maps, self._timestamps.zone_maps
         if not len(rows) == len(times) == self._rowids.page_count or self._rowids.page_rows != PAGE_ROWS:
-            raise CorruptionError(path, 0, f"the deltas of column {address[1]} have no bounds")
+            raise CorruptionError(path, 0, f"the pages of deltas of column {address[1]} have no bounds")
         self._first_rows, self._last_rows = [_bound(zone.min) for zone in rows], [_bound(zone.max) for zone in rows]
         self._bounds = [(_bound(zone.min), _bound(zone.max)) for zone in times]
         self._cell_bytes = self._cells.raw_bytes // max(self._cells.row_count, 1) + 4
@@ -179,7 +179,7 @@ class DeltaPages:
         rowids = values_of(self._rowids, first, min(first + PAGE_ROWS, self._rowids.row_count))
         last = first + len(rowids)
         if rowids[0] < 0 or (rowids[1:] < rowids[:-1]).any():
-            raise CorruptionError(self._path, 0, f"the rows of the deltas of column {self._address[1]} fall")
+            raise CorruptionError(self._path, 0, f"the deltas of column {self._address[1]} are not in row order")
         rows = SortedDeltas(
             rowids, _PLACES[: len(rowids)], self._bounds[number], lambda: values_of(self._timestamps, first, last)
         )

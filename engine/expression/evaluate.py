@@ -105,8 +105,8 @@ def _explained(expression: Expression, rows: Rows, result: Callable[[Value, int]
     except (pa.ArrowException, ArithmeticError, ValueError) as error:
         why = str(error).partition("\n")[0].lower()
         if "divide by zero" in why:
-            why = "division by zero; NULLIF(..., 0) makes it NULL"
-        raise InvalidArgumentError(f"{expression.text!r} cannot be computed{kind} for all rows: {why}") from None
+            why = "division by zero; write NULLIF(divisor, 0) to get NULL"
+        raise InvalidArgumentError(f"{expression.text!r} cannot be computed{kind} for every row: {why}") from None
 
 
 def _in_parts(expression: Expression, rows: Rows, result: Callable[[Value, int], pa.Array]) -> pa.Array:

@@ -68,14 +68,14 @@ def _whole(node: Expr, what: str) -> int:
     """Return an argument that is a whole number and the same for all rows."""
     value = node.value if isinstance(node, Constant) else None
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidArgumentError(f"this argument of {what} must be a whole number, the same for all rows")
+        raise InvalidArgumentError(f"this argument of {what} must be a constant whole number")
     return max(min(value, 1 << 31), -(1 << 31))
 
 
 def _letters(node: Expr, what: str) -> str:
     """Return an argument that is text and the same for all rows."""
     if not isinstance(node, Constant) or not isinstance(node.value, str):
-        raise InvalidArgumentError(f"this argument of {what} must be text in quotes, the same for all rows")
+        raise InvalidArgumentError(f"this argument of {what} must be a constant text in quotes")
     return node.value
 
 
@@ -268,7 +268,7 @@ def _field(of: Evaluator, args: Sequence[Expr]) -> Value:
         return value
     names = [kind.field(i).name for i in range(kind.num_fields)] if pa.types.is_struct(kind) else None
     if names is None:
-        raise InvalidArgumentError(f"{word(kind)} has no fields, and so no {name!r}")
+        raise InvalidArgumentError(f"{word(kind)} has no fields, so it has no field {name!r}")
     if name not in names:
         raise InvalidArgumentError(f"the struct has no field {name!r}; its fields are {', '.join(names)}")
     return pc.struct_field(_cells(value), [names.index(name)])
@@ -307,7 +307,7 @@ def _value_at(value: Value, key: Any) -> Value:
             raise pa.ArrowInvalid
         sought = sought.cast(key_type)
     except pa.ArrowException:
-        raise InvalidArgumentError(f"the keys of the map are {word(key_type)}: give one of them") from None
+        raise InvalidArgumentError(f"the keys of the map are {word(key_type)}: give a key of that type") from None
     keys, items = pc.list_flatten(maps).flatten()
     places = np.full(len(maps), -1, np.int64)
     equal = np.flatnonzero(pc.equal(keys, sought).to_numpy(zero_copy_only=False))
@@ -325,7 +325,7 @@ def _contains(of: Evaluator, args: Sequence[Expr]) -> Value:
     if not is_list(value.type) and not pa.types.is_map(value.type):
         raise InvalidArgumentError(f"CONTAINS takes a list, a map or text, not {word(value.type)}")
     if not isinstance(args[1], Constant):
-        raise InvalidArgumentError("CONTAINS takes a literal, the same for all rows")
+        raise InvalidArgumentError("the second argument of CONTAINS must be a literal, the same for all rows")
     lists = _lists(value)
     items = pc.list_flatten(lists)
     if pa.types.is_map(value.type):
@@ -389,7 +389,7 @@ def _literal(node: Expr) -> Any:
 
 def _pattern(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidArgumentError("CONTAINS in a text takes text in quotes")
+        raise InvalidArgumentError("the second argument of CONTAINS must be text in quotes, since the first is text")
     return value
 
 

@@ -313,7 +313,7 @@ class _Parser(WordReader):
         elif word.is_keyword("TRUE", "FALSE"):
             self._wrap(lambda each: IsTruth(each, word.is_keyword("TRUE")), negated)
         else:
-            self.expected(word, "NULL, TRUE or FALSE, or NOT before one of them, after IS")
+            self.expected(word, "NULL, TRUE or FALSE, or NOT and one of these, after IS")
 
     def _range(self) -> bool:
         """Read [NOT] BETWEEN, IN or LIKE; return whether an operand is due."""

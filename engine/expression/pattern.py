@@ -53,7 +53,7 @@ class Matcher:
             matcher._search(pa.array([""]))
         except pa.ArrowInvalid:
             raise InvalidArgumentError(
-                f"the LIKE pattern {shown(pattern)} is too long: shorten it, or use several"
+                f"the LIKE pattern {shown(pattern)} is too long: shorten it, or use several patterns"
             ) from None
         return matcher
 
@@ -123,7 +123,7 @@ def _literal(character: str, following: Iterator[str], pattern: str) -> str:
     escaped = next(following, None)
     if escaped is None:
         raise InvalidArgumentError(
-            f"the LIKE pattern {shown(pattern)} ends in a backslash, which has nothing to escape: write two"
+            f"the LIKE pattern {shown(pattern)} ends in a backslash, which has nothing to escape: write two backslashes"
         )
     return escaped
 

@@ -28,7 +28,7 @@ def check_size(size: int) -> None:
     """Raise TooLargeError if values of an expression, of so many bytes, are too large."""
     if size > BYTES_MAX:
         raise TooLargeError(
-            f"the expression would make {size:,} bytes of values for one row, and {BYTES_MAX:,} are allowed: use "
+            f"the expression would make {size:,} bytes of values for one row; at most {BYTES_MAX:,} are allowed: use "
             "shorter texts"
         )
 

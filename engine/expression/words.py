@@ -94,8 +94,8 @@ def words_of(text: str, limits: Limits, what: str = "filter") -> list[Word]:
 def _check_plain(size: int, what: str) -> None:
     if size > MAX_PLAIN_TEXT:
         raise InvalidArgumentError(
-            f"the {what} has more than {MAX_PLAIN_TEXT:,} characters besides long lists of literals; send a longer one "
-            "as a tree"
+            f"the {what} has more than {MAX_PLAIN_TEXT:,} characters besides long lists of literals; send a longer "
+            f"{what} as a tree"
         )
 
 

@@ -33,7 +33,7 @@ def unpack(document: bytes, path: str, magic: bytes, version: int, what: str) ->
         InvalidArgumentError: another version of Nyala wrote it.
     """
     if len(document) < HEADER.size:
-        raise CorruptionError(path, 0, f"{len(document)} bytes are too short for a {what}")
+        raise CorruptionError(path, 0, f"{len(document)} bytes are too few for a {what}")
     found, written, length, crc = HEADER.unpack_from(document)
     body = document[HEADER.size :]
     if zlib.crc32(body, zlib.crc32(document[: HEADER.size - 4])) != crc or length != len(body):

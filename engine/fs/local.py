@@ -239,7 +239,7 @@ class LocalWritableFile(AppendingFile):
     def check(self) -> None:
         found = os.stat(self._where, follow_symlinks=False)
         if _identity(found) != self._identity:
-            raise OSError(errno.ESTALE, "another file has replaced this one")
+            raise OSError(errno.ESTALE, "another file has replaced this file")
         if found.st_size < max(self._preallocated, self._size):
             raise OSError(errno.ESTALE, f"the file was cut to {found.st_size:,} bytes")
 
@@ -340,7 +340,7 @@ class LocalReadableFile(FillingFile):
         if not self._has_name:  # it was unlinked meanwhile
             return
         if _identity(state) != self._identity:
-            raise OSError(errno.ESTALE, "another file has its name", self._where)
+            raise OSError(errno.ESTALE, "another file now has its name", self._where)
         if state.st_size < self._size:
             raise OSError(errno.ESTALE, f"it was cut from {self._size:,} to {state.st_size:,} bytes", self._where)
 
@@ -369,7 +369,7 @@ class LocalReadableFile(FillingFile):
         descriptor = _open_to_read(self._where)
         if _identity(os.fstat(descriptor)) != self._identity:
             os.close(descriptor)
-            raise OSError(errno.ESTALE, "another file has its name", self._where)
+            raise OSError(errno.ESTALE, "another file now has its name", self._where)
         return descriptor
 
 

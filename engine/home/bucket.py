@@ -155,7 +155,7 @@ class BucketHome(Home):
         key = KeySource(options.key_file, options.key_command, options.key)
         if key != NO_KEY or (key.named() != NO_KEY and not self.has_store()):
             raise InvalidArgumentError(
-                "a store in a bucket cannot be encrypted: give no key, also not by NYALA_KEY_FILE or "
+                "a store in a bucket cannot be encrypted: give no key, unset NYALA_KEY_FILE and "
                 "NYALA_KEY_COMMAND, and let the bucket encrypt its objects"
             )
         cache, lock = self._locked_cache(options, several=self._standby is not None)
@@ -195,7 +195,7 @@ class BucketHome(Home):
     def unfinished_copy(self) -> UnavailableError:
         """Return the error for a place where no store may be made."""
         return UnavailableError(
-            f"a copy to {self.where} is not finished: run it again, or delete the objects below {self.prefix}"
+            f"a copy to {self.where} is not finished: run the copy again, or delete the objects below {self.prefix}"
         )
 
     def copy_met_opening(self) -> UnavailableError:
@@ -333,7 +333,7 @@ class HeldBucket:
         if newest.manifest:
             manifest = read_manifest(home.bucket, home.prefix, newest.manifest, newest.manifest_crc)
             if manifest.store_uuid != self._uuid:
-                why = f"it is of the store {manifest.store_uuid}, and the log of {self._uuid}"
+                why = f"the manifest belongs to the store {manifest.store_uuid}, but the log to the store {self._uuid}"
                 raise CorruptionError(f"manifests/{newest.manifest}", 0, why)
             return manifest
         if read_copy_mark(home.bucket, home.prefix):  # made after this process looked for it

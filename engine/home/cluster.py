@@ -38,5 +38,5 @@ def make_cluster(bucket: Bucket, root: str, new_uuid: Callable[[], UUID]) -> Clu
         mine = Cluster(uuid=new_uuid().hex)
         cluster = mine if bucket.create(root + NAME, DOCUMENT.pack(mine)) else read_cluster(bucket, root)
     if cluster is None:
-        raise CorruptionError(root + NAME, 0, "the object was there, and is gone")
+        raise CorruptionError(root + NAME, 0, "the object existed, but is now missing")
     return cluster

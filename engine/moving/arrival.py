@@ -55,9 +55,9 @@ class Arrival:
             looks, steps = (looks + 1, steps) if steps == self.steps else (0, self.steps)
             if looks >= _LOOKS:
                 raise UnavailableError(
-                    f"{what} waits for another request of the move {self.round.move!r}, which has made no "
-                    f"progress for {_PATIENCE_SECONDS:g} s: move the tablet again to start a new move; if that "
-                    f"also fails, check whether the server {self.round.source!r} hangs"
+                    f"{what} waits for another request of the move {self.round.move!r}, but that request has made "
+                    f"no progress for {_PATIENCE_SECONDS:g} s: move the tablet again; if the new move also fails, "
+                    f"check whether the server {self.round.source!r} hangs"
                 )
         try:
             yield
@@ -81,7 +81,7 @@ class Arrival:
             raise NotFoundError(f"the latest round of the move has no file {file.name!r} with this size and checksum")
         rowset = self.rowsets.get(files.id_of(file.name))
         if rowset is None:
-            raise ConflictError(f"the round has the file {file.name!r}, but no rowset of it")
+            raise ConflictError(f"the round has the file {file.name!r}, but no rowset that it belongs to")
         return rowset
 
     def number(self, there: int, new: Callable[[], int]) -> int:
@@ -108,7 +108,7 @@ class Arrival:
                 }
             )
         except KeyError as error:
-            raise ConflictError(f"the round names a rowset, but not its file {error}") from None
+            raise ConflictError(f"the round has a rowset, but not the file {error} of that rowset") from None
 
     def keep(self, rowsets: Iterable[RowsetEntry]) -> None:
         """Forget the files of all other rowsets, which are as they are here: they are being removed."""

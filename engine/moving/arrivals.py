@@ -155,11 +155,12 @@ class Arrivals:
         """
         self._check(asked, table)
         arrival = self._of(asked.move)
-        with arrival.turn("to prepare the tablet"), self._unless_aborted(arrival):
+        with arrival.turn("the preparation of the tablet"), self._unless_aborted(arrival):
             missing = [file.name for file in asked.files if file.name not in arrival.done]
             if missing or not asked.last:
                 raise ConflictError(
-                    f"the move cannot be prepared: its round is incomplete, without {missing or 'the last round'}"
+                    f"the move cannot be prepared, since its round is incomplete: {missing or 'the last round'} "
+                    "did not arrive"
                 )
             arriving = ArrivingEntry(
                 name=asked.move,
@@ -245,8 +246,8 @@ class Arrivals:
         """Return the empty tablet that the round fills."""
         here = self._environment.here
         if here is None or here.server != asked.to:
-            name = repr(here.server) if here else "alone"
-            raise InvalidArgumentError(f"the tablet moves to {asked.to!r}, but this server is {name}")
+            name = repr(here.server) if here else "without a placement"
+            raise InvalidArgumentError(f"the tablet is to move to {asked.to!r}, but this server is {name}")
         found = next((each for each in table.tablets if each.partition == asked.partition), None)
         if found is None or table.schema.version != asked.schema_.version:
             raise ConflictError(
@@ -337,7 +338,7 @@ class Arrivals:
         reader = CFileReader.open(self._environment.fs, path, number, written_as=written_as)
         reader.close()
         if (size, reader.kind) != (file.bytes, file.name.partition(".")[2]):
-            raise CorruptionError(path, size, f"this is a file of kind {reader.kind} and {size:,} bytes, not {file!r}")
+            raise CorruptionError(path, size, f"this is a file of kind {reader.kind} with {size:,} bytes, not {file!r}")
 
     def _write_as_it_is(self, path: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
         fs = self._environment.fs
@@ -354,7 +355,7 @@ class Arrivals:
         finally:
             new.close()
         if (size, crc) != (file.bytes, crc if file.crc is None else file.crc):
-            why = f"received {size:,} of {file.bytes:,} bytes, or different bytes: the checksum"
+            why = f"{size:,} of {file.bytes:,} bytes were received, or the checksum is wrong"
             raise CorruptionError(path, min(size, file.bytes), why)
 
     def _renumber(self, arrival: Arrival, file: MoveFile, rowset: RowsetEntry, path: str) -> None:

@@ -62,7 +62,7 @@ class LeasedMvcc(MvccManager):
             if timestamp > self._tenure.ceiling:
                 self._tenure.reach(timestamp)
             if timestamp > self._tenure.ceiling:
-                raise UnavailableError(f"timestamp {timestamp} is later than the log allows yet: try again", 0.5)
+                raise UnavailableError(f"timestamp {timestamp} is later than the log allows now: try again", 0.5)
         super().wait_for(timestamp, self._patience_seconds if timeout is None else timeout)
 
     def check_now(self) -> None:

@@ -29,8 +29,8 @@ CELLS_MAX = 1 << 22
 change does not limit the memory of its cells."""
 
 _WHY = {
-    kernels.TOO_SHORT: "the change has too few bytes",
-    kernels.TOO_MANY_CELLS: "there are too many for a small change",
+    kernels.TOO_SHORT: "the change has too few bytes for them",
+    kernels.TOO_MANY_CELLS: "a small change cannot have so many cells",
     kernels.ROWS_OUTSIDE: "they do not fill the change",
 }
 
@@ -65,7 +65,7 @@ def rows_of(changes: Parts) -> list[LoggedRows]:
         CorruptionError: a change is not what was logged.
     """
     for part in np.flatnonzero((changes.forms != ROWS_FORM) & (changes.forms != ARROW_FORM)).tolist():
-        raise _corruption(changes, part, f"a change of unknown form {int(changes.forms[part])}")
+        raise _corruption(changes, part, f"the form of a change is unknown: {int(changes.forms[part])}")
     forms = [_rows_of_batch(changes, part) for part in np.flatnonzero(changes.forms == ARROW_FORM).tolist()]
     in_rows = np.flatnonzero(changes.forms == ROWS_FORM)
     if len(in_rows):
@@ -137,7 +137,7 @@ class _FewRows:
             one, why = divmod(-1 - int(outcome), kernels.REASONS)
             counts = changes.bytes_at(int(self._bodies[one]), min(int(sizes[one]), COUNTS_BYTES))
             columns, rows = (int.from_bytes(counts[at : at + 4], "little") for at in (0, 4))
-            raise self._corruption(one, f"{columns} columns of {rows} rows: {_WHY[why]}")
+            raise self._corruption(one, f"the change says {columns} columns of {rows} rows: {_WHY[why]}")
 
     def decoded(self) -> list[LoggedRows]:
         """Return the rows by form. Raises CorruptionError."""
@@ -178,9 +178,9 @@ class _FewRows:
         ids = np.frombuffer(head, "<u4", count).tolist()
         types = [PHYSICAL_TYPES.get(code) for code in head[4 * count :]]
         if len(set(ids)) < count:
-            raise self._corruption(one, "a column twice")
+            raise self._corruption(one, "a column occurs twice in a change")
         if None in types:
-            raise self._corruption(one, "a column of an unknown type")
+            raise self._corruption(one, "a column of a change has an unknown type")
         return {column_id: physical for column_id, physical in zip(ids, types, strict=True) if physical is not None}
 
     def _decoded(self, those: np.ndarray, columns: Mapping[int, PhysicalType]) -> LoggedRows:
@@ -201,7 +201,7 @@ class _FewRows:
         """Return the cells of the rows of these changes, by column id. Raises CorruptPageError."""
         size = int(self._bytes[those].sum())
         if size > MAX_DATA_BYTES:
-            raise CorruptPageError(f"{size} bytes of rows are no small changes")
+            raise CorruptPageError(f"{size} bytes of rows are too many for small changes")
         offsets, data = allocate(row_count + 1, np.int32), allocate(size, np.uint8)
         measured = address_of(self._bodies), address_of(self._heads), address_of(self._rows), len(self._bodies)
         kernels.gather_rows(*measured, address_of(those), len(those), address_of(offsets), address_of(data))

@@ -115,7 +115,7 @@ def find_parts(first_lsn: int, addresses: np.ndarray, lengths: np.ndarray, memor
     count = int(kernels.count_parts(*records))
     if count < 0:
         record, is_longer = divmod(-1 - count, 2)
-        why = ": a part passes the end of its record" if is_longer else " ends in the middle of a header"
+        why = ": a part extends past the end of its record" if is_longer else ": it ends in the middle of a header"
         raise CorruptionError("wal", 0, f"log record {first_lsn + record}{why}")
     table = allocate(count * kernels.PART_FIELDS, np.int64).reshape(count, kernels.PART_FIELDS)
     kernels.find_parts(*records, address_of(table))

@@ -114,6 +114,6 @@ def _bound_memory(tablet: Tablet, environment: Environment, options: StoreOption
         if sum(rowset.deltas.memory_bytes for rowset in tablet.version.disk) > options.flush_deltas_bytes:
             flush_all_deltas(tablet, environment, 0)
     except StorageFullError as error:
-        log.warning("the replay continues in memory: %s", error.message)
+        log.warning("the replay of the log continues in memory, without flushes: %s", error.message)
         return False
     return True

@@ -120,7 +120,7 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
     report = VerifyReport()
     check_finished(fs)
     if not fs.exists(PATH):
-        raise NotFoundError("there is no store here: a store has a manifest")
+        raise NotFoundError("there is no store here, since there is no manifest")
     with fs.lock("lock"):
         found = attempt(report, lambda: read_with_damage(fs))
         if found is None:
@@ -290,7 +290,7 @@ def _verify_cells(scope: _Scope, reader: CFileReader) -> None:
     try:
         verify_cells(scope.schema, reader, lambda column: scope.schema.stored_cell_bytes(column, Limits()))
     except CorruptionError as error:
-        scope.report.notes.append(f"{error.message}, the limit unless a store sets another")
+        scope.report.notes.append(f"{error.message}, the default limit; a store may set another")
 
 
 def _has_null(stream: StreamReader) -> bool:
@@ -338,10 +338,10 @@ def verify_authors(document: bytes, report: VerifyReport) -> None:
         unpack_authors(document)
     except CorruptionError as error:
         report.problems.append(
-            f"{error.code}: {error.message}; the store opens without it, and older commits show no user"
+            f"{error.code}: {error.message}; the store opens without this file, and older commits show no user"
         )
     except InvalidArgumentError as error:
-        report.notes.append(f"{AUTHORS}: {error.message}; it is not read")
+        report.notes.append(f"{AUTHORS}: {error.message}; so this file is ignored")
 
 
 def _verify_copy(fs: FileSystem) -> None:

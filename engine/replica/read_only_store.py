@@ -84,8 +84,8 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
         """Raise the error of a call that would change the store."""
         self._check_open()
         raise InvalidArgumentError(
-            f"the store in {self._where} is open for reading only: to change it, open it with nyala.open(path) when no "
-            "other process has it, or connect to the process that has it with nyala.connect"
+            f"the store in {self._where} is open for reading only: to change it, use nyala.connect to the process "
+            "that has it open, or, if there is no such process, nyala.open(path)"
         )
 
     # Reads of rows

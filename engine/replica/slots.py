@@ -218,7 +218,7 @@ class SlotReplica(Replica[SlotPoint]):
         known = self.end
         end = self.source.home.slots_within(PATIENCE_SECONDS).end(max(known - 1, 0))
         if end < known:
-            raise UnavailableError(f"the log ends with slot {end:,}, though slot {known:,} was seen")
+            raise UnavailableError(f"the log ends with slot {end:,}, but this replica has read slot {known:,}")
         return end
 
 

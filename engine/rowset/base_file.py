@@ -82,7 +82,7 @@ class ColumnsFile:
         metadata = ColumnsMetadata.model_validate(reader.metadata)
         for key in reader.streams():
             if reader.stream(key).row_count != metadata.row_count:
-                raise CorruptionError(path, 0, f"stream {key} does not hold {metadata.row_count} rows")
+                raise CorruptionError(path, 0, f"stream {key} does not have {metadata.row_count} rows")
         return cls(file_id, path, reader, metadata)
 
     @property

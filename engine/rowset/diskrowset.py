@@ -185,7 +185,7 @@ class DiskRowSet(RowSet):
         for file in columns.values():
             is_of_another = file.metadata.rowset_id != self.rowset_id and file.reader.image.written_as is None
             if is_of_another or file.metadata.row_count != len(self):
-                raise CorruptionError(file.path, 0, f"these are not columns of rowset {self.rowset_id}")
+                raise CorruptionError(file.path, 0, f"the file does not have columns of rowset {self.rowset_id}")
         self._columns = columns
         self.deltas = DeltaTracker(self.base_timestamp, base_timestamps(columns))
 
@@ -491,7 +491,7 @@ class DiskRowSet(RowSet):
                 raise CorruptionError(self.path, 0, f"stream {key} does not hold {rows} rows")
         found = self._reader.stream(KEY_FILTER) if KEY_FILTER in self._reader else None
         if self.metadata.key_filter == SPLIT_BLOCK and (found is None or not is_whole(found)):
-            raise CorruptionError(self.path, 0, f"stream {KEY_FILTER} is not the filter that the footer names")
+            raise CorruptionError(self.path, 0, f"stream {KEY_FILTER} is not the key filter that the footer names")
 
 
 def base_timestamps(columns: Mapping[int, ColumnsFile]) -> dict[int, int]:

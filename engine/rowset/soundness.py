@@ -43,12 +43,12 @@ def verify_keys(rowset: DiskRowSet) -> None:
         if not keys_ascend(keys) or (first and lowest <= previous):
             raise CorruptionError(rowset.path, 0, f"rows from {first} on are not in the order of their keys")
         if first == 0 and lowest != rowset.min_key:
-            raise CorruptionError(rowset.path, 0, "the first key is not the one in the footer")
+            raise CorruptionError(rowset.path, 0, "the first key differs from the first key in the footer")
         if rowset.key_filter and not rowset.key_filter.may_hold(hash_keys(keys)).all():
-            raise CorruptionError(rowset.path, 0, f"the filter of the keys denies a key of the rows from {first} on")
+            raise CorruptionError(rowset.path, 0, f"the key filter lacks a key of the rows from {first} on")
         previous = key_bytes(keys, len(keys) - 1)
     if previous != rowset.max_key:
-        raise CorruptionError(rowset.path, 0, "the last key is not the one in the footer")
+        raise CorruptionError(rowset.path, 0, "the last key differs from the last key in the footer")
 
 
 def verify_partition(schema: TableSchema, router: Router, number: int, rowset: DiskRowSet) -> None:

@@ -47,8 +47,8 @@ class StatementRows:
             self.size_bytes += rows.nbytes
         if self.size_bytes > self._bytes_max:
             raise InvalidArgumentError(
-                f"the statement changes rows of more than {self._bytes_max:,} bytes (keys and changed columns): it is "
-                "one commit; split it into several with where, such as by ranges of the key"
+                f"the statement changes rows of more than {self._bytes_max:,} bytes (keys and changed columns), too "
+                "many for one commit; split it into several with where, such as by ranges of the key"
             )
 
     def take_out(self, ids: pa.Array) -> None:

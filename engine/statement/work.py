@@ -188,8 +188,8 @@ class _Restore:
             return
         if fixed := [name for name in names if self._version.schema.by_name[name].immutable]:
             raise InvalidArgumentError(
-                f"column {fixed[0]!r} is immutable, and rows were deleted and inserted again with other values "
-                "since then: delete these rows first, then restore"
+                f"column {fixed[0]!r} is immutable, but rows were deleted since then, and inserted again with other "
+                "values: delete these rows first, then restore"
             )
         chosen = pa.array(np.logical_or.reduce([differ[name] for name in names]))
         yield Operation.UPDATE, before.select([*self._key, *names]).filter(chosen)

@@ -115,7 +115,7 @@ class AutoIncrement:
             wide = np.flatnonzero(np.diff(edges) > count)
             if not len(wide):
                 raise InvalidArgumentError(
-                    f"the last id is {self._last:,}: fewer than {count:,} are left; upsert rows with ids of your own"
+                    f"the last id is {self._last:,}: fewer than {count:,} ids are left; upsert rows with your own ids"
                 )
             first = int(edges[wide[0]]) + 1
             self._last = first + count - 1

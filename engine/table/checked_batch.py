@@ -127,7 +127,7 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     refusals = RowRefusals(batch.num_rows)
     arrays = [_checked(batch.column(column.name), column, schema, refusals, limits) for column in columns]
     if operation.base is Operation.DELETE and (order := schema.ordering) in columns and arrays[-1].null_count:
-        message = f"a delete needs a value in {order.name!r}, which orders the changes of each row, or no such column"
+        message = f"a delete needs a value in {order.name!r}, which orders changes: give one, or leave the column out"
         refusals.refuse(bools(arrays[-1].is_null()), "INVALID_ARGUMENT", message)
     rows = pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in columns])
     if rows.nbytes > limits.batch_bytes:
@@ -190,8 +190,8 @@ def in_one_batch(batches: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.R
         size += batch.nbytes
         if size > limits.batch_bytes:
             raise InvalidArgumentError(
-                f"a stream that is one commit is too large with {size:,} bytes: at most {limits.batch_bytes:,} are "
-                "allowed; split it into several"
+                f"the stream is too large for one commit: it has {size:,} bytes, and at most {limits.batch_bytes:,} "
+                "are allowed; split it into several"
             )
         staged.append(batch)
     return [in_one(staged)] if staged else []
@@ -269,7 +269,7 @@ def _checked(
     if kind.name == "varchar" and size > kind.length:
         array = _fitted(array, column, refusals)
     if kind.name == "json" and len(array) and (wrong := not_json(from_strings(array, validity_of(array)))) is not None:
-        message = f"column {column.name!r} is json, and the text is not: see RFC 8259"
+        message = f"column {column.name!r} is json, and the text is not JSON: see RFC 8259"
         refusals.refuse(wrong, "INVALID_ARGUMENT", message)
     if kind.is_variable and size > limits.cell_bytes:
         _refuse_long(array, column, schema, refusals, limits)

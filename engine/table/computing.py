@@ -235,8 +235,8 @@ class _KeyMerge:
         most = int(self._counts[keys].max())
         if most > STEPS_MAX:
             raise InvalidArgumentError(
-                f"{most:,} rows have the same key, and a merge with other rules than sum, min, max and append takes at "
-                f"most {STEPS_MAX:,} of a key: split the data"
+                f"{most:,} rows have the same key, but with rules other than sum, min, max and append a merge takes at "
+                f"most {STEPS_MAX:,} rows of a key: split the data"
             )
         cells = own
         for number in range(skipped, most):

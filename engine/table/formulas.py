@@ -103,10 +103,10 @@ def default_formulas(schema: TableSchema) -> dict[int, Formula]:
         what = f"the default_expression of column {column.name!r}"
         formula = _formula(column, what, text, schema, text)
         if formula.new:
-            raise InvalidArgumentError(f"{what} cannot name {EXCLUDED}: no row is there yet")
+            raise InvalidArgumentError(f"{what} cannot use {EXCLUDED!r}, which only merges have")
         for name in sorted(formula.own):
             if name == column.name or schema.by_name[name].default_expression is not None:
-                raise InvalidArgumentError(f"{what} names {name!r}, which is computed too: name other columns")
+                raise InvalidArgumentError(f"{what} names {name!r}, which is also computed: name other columns")
         formulas[column.id] = formula
     return formulas
 

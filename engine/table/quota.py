@@ -90,8 +90,8 @@ class Quota:
         if self._bytes_max is not None and size_bytes > 0 and self._bytes + size_bytes > self._bytes_max:
             return (
                 f"takes {self._bytes:,} bytes, and with {size_bytes:,} more it would exceed its quota of "
-                f"{self._bytes_max:,} (max_bytes): nothing was applied; deletes still work, and free space once their "
-                "history has expired; or raise the table option max_bytes"
+                f"{self._bytes_max:,} (max_bytes): nothing was applied; delete rows, which frees space after their "
+                "history expires, or raise the table option max_bytes"
             )
         return ""
 

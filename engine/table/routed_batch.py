@@ -189,7 +189,7 @@ def _check_defaults(version: TableVersion, checked: CheckedBatch, operation: Ope
     if operation.base in (Operation.INSERT, Operation.UPSERT):
         size = checked.rows.num_rows * version.bytes_of_defaults(checked.column_ids)
         if size > limits.batch_bytes:
-            raise InvalidArgumentError(f"the write_defaults of the columns left out {over_limit(size, limits)}")
+            raise InvalidArgumentError(f"the write_defaults of the omitted columns {over_limit(size, limits)}")
 
 
 def keyed(

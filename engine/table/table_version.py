@@ -207,7 +207,7 @@ class TableVersion:
         closed = [number for number, tablet in enumerate(self.tablets) if tablet.is_closed and tablet.is_closed()]
         if closed and (numbers is None or np.isin(closed, numbers).any()):
             raise UnavailableError(
-                "a tablet of the rows is moving, or an import is in progress: try again", _CLOSED_SECONDS
+                "a tablet with some of these rows is moving, or an import is in progress: try again", _CLOSED_SECONDS
             )
 
     def covers(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -233,7 +233,7 @@ def check_here(tablet: Tablet) -> None:
     if tablet.elsewhere is not None:
         raise WrongServerError(
             f"tablet {tablet.tablet_id} of the table is on the server {tablet.elsewhere!r}: connect to that "
-            "server, or with the placement of the servers"
+            "server, or give the client the placement of all servers"
         )
     tablet.check_sound()
 

@@ -16,7 +16,7 @@ from .checked_batch import CheckedBatch
 _REASONS = {
     outcome.ALREADY_PRESENT: ("ALREADY_PRESENT", "a row with the key {key} is already present"),
     outcome.NOT_FOUND: ("NOT_FOUND", "there is no row with the key {key}"),
-    outcome.INCOMPLETE: ("INVALID_ARGUMENT", "a new row needs {missing}: not nullable and without a default"),
+    outcome.INCOMPLETE: ("INVALID_ARGUMENT", "a new row needs {missing}: NULL is not allowed, and there is no default"),
     outcome.CONFLICT: ("CONFLICT", "the row with the key {key} changed after if_timestamp"),
     outcome.REFUSED: ("INVALID_ARGUMENT", "the row with the key {key}: {reason}"),
     outcome.IMMUTABLE: ("IMMUTABLE", "the row with the key {key} exists, and {immutable} cannot change"),

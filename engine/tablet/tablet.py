@@ -267,8 +267,8 @@ class Tablet:
             return None
         if moment < self.version.history_floor:
             raise SnapshotTooOldError(
-                f"if_timestamp {moment} is older than the history that the table keeps: read the rows again, and take "
-                "their newer timestamp"
+                f"if_timestamp {moment} is older than the history that the table keeps: read the rows again, and use "
+                "the newer timestamp of that read"
             )
         return lambda locations: self.changed_after(locations, moment)
 

@@ -165,7 +165,7 @@ class Transactions:
 
     def _commit(self, asked: TransactionCommit) -> TransactionResult:
         if len(set(asked.parts)) < len(asked.parts):
-            raise InvalidArgumentError("the list parts names one of them twice: its rows would be applied twice")
+            raise InvalidArgumentError("the list parts names a part twice: its rows would be applied twice")
         with self._area.taken(asked.transaction, asked.parts) as parts:
             result = self._apply(asked, parts)
         if not result.error_count:

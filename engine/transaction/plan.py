@@ -304,9 +304,9 @@ class Plan:
         self.held_bytes += size
         if self.held_bytes > self._most:
             raise InvalidArgumentError(
-                "the transaction is too large: changes of existing rows, repeated keys and the keys of "
-                f"truncated tables need memory, and take more than {self._most:,} bytes: commit them in several "
-                "transactions, or raise transaction_bytes of the store. New rows have no such limit"
+                "the transaction is too large: its changes of existing rows, repeated keys and keys of truncated "
+                f"tables take more than {self._most:,} bytes of memory (new rows do not count): commit them in "
+                "several transactions, or raise transaction_bytes of the store"
             )
 
 

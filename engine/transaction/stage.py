@@ -28,9 +28,9 @@ def stage(
         StorageFullError, UnavailableError: the rows could not be written.
     """
     if command.stage is None:
-        raise InvalidArgumentError('rows can be staged only as a part of a transaction: the command has no "stage"')
+        raise InvalidArgumentError('the command needs "stage": rows can be staged only as a part of a transaction')
     if command.table_id is not None:
-        raise InvalidArgumentError("the table_id of rows that are staged belongs in stage")
+        raise InvalidArgumentError("put table_id into stage: the rows are staged")
     if command.writer or command.atomic or command.if_timestamp is not None or command.commit is not CommitMode.BATCH:
         raise InvalidArgumentError("writer, atomic, commit and if_timestamp cannot be combined with stage")
     part = area.write(command.stage, table.table_id, _checked(table.schema, command.op, batches, limits))

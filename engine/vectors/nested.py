@@ -285,7 +285,7 @@ def _read_lists(kind: pa.DataType, data: np.ndarray, starts: np.ndarray, lengths
         _check(int(outcome), kind)
         items = _read(item, data, places, sizes)
     if pa.types.is_map(kind) and (items.null_count or items.field(0).null_count):  # Arrow would end the process
-        raise MalformedCellError(f"a cell is not a {kind}: a key is NULL")
+        raise MalformedCellError(f"a cell is not a valid {kind}: a key is NULL")
     valid = _valid(lengths)
     if pa.types.is_fixed_size_list(kind):
         return array_of(kind, count, valid, [], [_in_fixed_lists(items, kind, offsets, valid)])
@@ -327,4 +327,4 @@ def _valid(lengths: np.ndarray) -> np.ndarray | None:
 
 def _check(outcome: int, kind: pa.DataType) -> None:
     if outcome < 0:
-        raise MalformedCellError(f"a cell is not a {kind}")
+        raise MalformedCellError(f"a cell is not a valid {kind}")

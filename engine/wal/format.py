@@ -125,14 +125,14 @@ class SegmentHeader:
     def decode(cls, header: bytes) -> SegmentHeader:
         """Raises MalformedError.  The crc stands in the same place in every version to come."""
         if len(header) < SEGMENT_HEADER_BYTES:
-            raise MalformedError(f"a segment header has {SEGMENT_HEADER_BYTES} bytes, here are {len(header)}")
+            raise MalformedError(f"a segment header must have {SEGMENT_HEADER_BYTES} bytes, not {len(header)}")
         magic, version, flags, previous_crc, store, number, first_lsn, size, _, crc = _SEGMENT.unpack(header)
         if magic != SEGMENT_MAGIC:
             raise MalformedError("no segment header begins here")
         if crc != zlib.crc32(header[: -_CRC.size]):
             raise MalformedError("the checksum of the segment header is wrong")
         if version != VERSION or flags & ~FLAG_PREVIOUS_TAIL_CUT:
-            raise MalformedError(f"this program cannot read a log of version {version} with flags {flags:#x}")
+            raise MalformedError(f"this build cannot read a log of version {version} with flags {flags:#x}")
         return cls(store, number, first_lsn, previous_crc, size, bool(flags & FLAG_PREVIOUS_TAIL_CUT))
 
 
@@ -214,7 +214,7 @@ def decode_group_header(view: memoryview, offset: int, seed: int) -> GroupHeader
     """Return the header of the group at ``offset`` of a segment of the log; raises MalformedError if there is no sound
     one."""
     if offset + GROUP_HEADER_BYTES > len(view):
-        raise MalformedError("the segment ends before a group header would")
+        raise MalformedError("the segment ends within a group header")
     magic, kind, zero, payload_bytes, count, previous_crc, first_lsn, payload_crc, crc = _GROUP.unpack_from(
         view, offset
     )
@@ -224,7 +224,7 @@ def decode_group_header(view: memoryview, offset: int, seed: int) -> GroupHeader
         raise MalformedError("the checksum of the group header is wrong")
     if kind != KIND_RECORDS or zero or not count or payload_bytes % ALIGNMENT:
         raise MalformedError(
-            f"this version of Nyala knows no group of kind {kind} with {count} records in {payload_bytes} bytes"
+            f"this build cannot read a group of kind {kind} with {count} records in {payload_bytes} bytes"
         )
     return GroupHeader(payload_bytes, count, first_lsn, previous_crc, payload_crc, crc)
 
@@ -233,7 +233,7 @@ def decode_payload(view: memoryview, offset: int, header: GroupHeader, seed: int
     """Return the payload of the log's group at ``offset``, checked; raises MalformedError."""
     payload = view[offset + GROUP_HEADER_BYTES : offset + header.extent]
     if len(payload) < header.payload_bytes:
-        raise MalformedError(f"a group of {header.extent} bytes passes the segment's end", header.extent)
+        raise MalformedError(f"a group of {header.extent} bytes extends past the segment's end", header.extent)
     if crc32(payload, seed) != header.payload_crc:
         raise MalformedError("the checksum of the group's payload is wrong", header.extent)
     return payload

@@ -139,7 +139,7 @@ class WriteAheadLog(StoreLog):
         self.torn_bytes = reader.torn_bytes
         if reader.torn_bytes:
             _logger.warning(
-                "%s: removed a torn tail of %d bytes after lsn %d, which was never acknowledged",
+                "%s: a torn tail of %d bytes after lsn %d was removed; it was never acknowledged",
                 reader.segments[-1].path,
                 reader.torn_bytes,
                 reader.last_lsn,

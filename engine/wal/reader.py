@@ -125,7 +125,7 @@ class LogReader:
             self._ends[header.number] = offset
             if self._checked is not None:
                 if offset < size:
-                    raise CorruptionError(path, offset, f"{bad.why}, though it was sound a moment ago")
+                    raise CorruptionError(path, offset, f"{bad.why}, but it was sound a moment ago")
                 self.torn_bytes = self._checked.torn_bytes
             elif following is not None:
                 self._check_link(view, offset, bad, following)
@@ -164,10 +164,10 @@ class LogReader:
         """A segment that another one follows ends where that one says, in zeroes unless its tail was cut."""
         path, _ = self._end
         if (following.first_lsn, following.previous_crc) != (self.last_lsn + 1, self.crc):
-            why = f"{bad.why}, but segment {following.number} goes on at lsn {following.first_lsn} of another group"
+            why = f"{bad.why}, but segment {following.number} starts with another group, at lsn {following.first_lsn}"
             raise CorruptionError(path, offset, why)
         if not following.previous_tail_cut and content_end(view, offset) > offset:
-            raise CorruptionError(path, offset, f"{bad.why}, where the log was whole")
+            raise CorruptionError(path, offset, f"{bad.why}, although the log continues in the next segment")
 
     def _check_tail(self, view: memoryview, offset: int, bad: MalformedError, number: int) -> None:
         """What follows the last sound group of the last segment is nothing, or one torn write."""
@@ -182,7 +182,7 @@ class LogReader:
         if later is not None:
             raise CorruptionError(path, offset, f"{bad.why}, yet a sound group follows at byte {later}")
         if stopped_here:
-            raise CorruptionError(path, offset, f"{bad.why}, though the log was stopped cleanly before")
+            raise CorruptionError(path, offset, f"{bad.why}, although the log was stopped cleanly")
 
     def _meet_expectation(self, first_lsn: int, last_lsn: int, crc: int, number: int | None) -> None:
         """The group that holds the last lsn before the clean stop must end with it, and be that very group."""
@@ -190,7 +190,7 @@ class LogReader:
         if stop is None or not first_lsn <= stop.last_lsn <= last_lsn:
             return
         if (stop.last_lsn, stop.crc) != (last_lsn, crc):
-            raise CorruptionError(*self._end, f"lsn {last_lsn} is not of the group that the clean stop noted")
+            raise CorruptionError(*self._end, f"the group at lsn {last_lsn} is not the group that the clean stop noted")
         self._stopped_in = number
 
     def _check_end(self) -> None:
@@ -221,7 +221,9 @@ class LogReader:
         if header.store_uuid != self.store_uuid:
             raise CorruptionError(path, 0, f"this segment belongs to store {header.store_uuid.hex()}")
         if header.number != number:
-            raise CorruptionError(path, 0, f"this is segment {header.number} under another's name")
+            raise CorruptionError(
+                path, 0, f"the header says segment {header.number}, but the file has the name of another segment"
+            )
         if header.size != size:
             raise CorruptionError(path, size, f"the file should have {header.size} bytes")
         return header

@@ -92,7 +92,7 @@ class LogSalvage:
         try:
             header = SegmentHeader.decode(bytes(view[:SEGMENT_HEADER_BYTES]))
             if header.store_uuid != self._store_uuid or header.number != number:
-                raise CorruptionError(path, 0, "this segment is of another place or store, and no part of the log")
+                raise CorruptionError(path, 0, "this segment belongs to another store or another place of the log")
             if header.size != len(view):
                 self._note(path, len(view), f"the file should have {header.size} bytes")
             if self._next is None and header.first_lsn <= self._needed_from:
@@ -129,7 +129,7 @@ class LogSalvage:
             self._next = min(self._needed_from, header.first_lsn)
         follows = header.first_lsn > self._next or self._crc is None or header.previous_crc == self._crc
         if header.first_lsn < self._next or not (follows or self._fault):
-            why = f"lsn {header.first_lsn} does not follow lsn {self._next - 1}: a segment is of another time"
+            why = f"lsn {header.first_lsn} does not follow lsn {self._next - 1}: a segment is from another time"
             raise CorruptionError(group.path, group.offset, why)
         if header.first_lsn > self._next:
             self._fault = self._fault or (group.path, group.offset, "records before this are missing")

@@ -47,11 +47,11 @@ class Silence:
     def failure(self, since: float, on_silence: OnSilence) -> LogLostError | None:
         """Return the error by which the log fails for a wait that lasts since then; None: it does not."""
         if self._hurried_at is not None and self._lasts(max(since, self._hurried_at), self._patience_seconds):
-            return LogLostError("the log was closed while it did not answer; which changes it has is unknown")
+            return LogLostError("the log was closed while it did not answer; it is unknown which changes it has")
         if on_silence is OnSilence.FAILS and self._lasts(since, self._failing_seconds):
             return LogLostError(
-                f"the log did not answer for {self._failing_seconds:g} s, and requests waited for that: this process "
-                "leaves the store; whether the change was applied is unknown until a process has it again"
+                f"the log did not answer for {self._failing_seconds:g} s while requests waited: this process leaves "
+                "the store; whether the change was applied is unknown until a process has the store again"
             )
         return None
 

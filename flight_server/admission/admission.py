@@ -219,13 +219,13 @@ class Admission:
         return self._of_peers.get((kind, name), 0)
 
     def _full(self, kind: Kind, peer: Peer) -> UnavailableError:
-        most, whose = self._limits[kind], "run"
+        most, whose = self._limits[kind], "are running"
         if kind in STREAMS and not self._is_known(peer):
             most -= self._kept[kind]
         if kind in STREAMS and self._is_over_share(kind, peer):
-            most, whose = self._shares[kind], "of this client run"
+            most, whose = self._shares[kind], "of this client are running"
         if self._is_users_over(kind, peer):
-            most, whose = self._user_shares[kind], f"of the user {peer.user!r} run"
+            most, whose = self._user_shares[kind], f"of the user {peer.user!r} are running"
         return self._come_again(kind, f"{most} {kind.value} {whose} already")
 
     def _crowded(self, kind: Kind) -> UnavailableError:

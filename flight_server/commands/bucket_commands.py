@@ -48,6 +48,6 @@ def sweep(
     typer.echo(f"{len(free):,} objects of {sum(each.size_bytes for each in free):,} bytes {done}")
     if len(free) < len(found):
         typer.echo(
-            f"{len(found) - len(free):,} objects stay, since a process may read or bring them: stop the server, or end "
-            "the copy, and run this again"
+            f"{len(found) - len(free):,} objects stay, because a process may still read or write them: stop the "
+            "server, or end the copy, and run this command again"
         )

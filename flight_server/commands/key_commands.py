@@ -66,7 +66,7 @@ def rotate(
         fs = LocalFileSystem(part)
         with fs.lock(STORE_LOCK):
             rotate_keyring(fs, old, new)
-        typer.echo(f"{part} has the key {new.id}")
+        typer.echo(f"{part} now has the key {new.id}")
 
 
 @app.command("status")

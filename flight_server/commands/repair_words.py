@@ -31,7 +31,7 @@ def row(repair: RowsetRepair) -> tuple[object, ...]:
 
 
 def _since(repair: RowsetRepair) -> str:
-    return f"of rows taken from {repair.backup}: all later changes, deletes included"
+    return f"all later changes and deletes of rows taken from {repair.backup}"
 
 
 def _of_log(log: LogRepair) -> Iterator[str]:
@@ -39,8 +39,8 @@ def _of_log(log: LogRepair) -> Iterator[str]:
     if not log.records_kept and not log.records_lost:
         return
     yield (
-        f"the log: {log.records_kept:,} records can be read and are kept, {log.records_after:,} of them, with "
-        f"{log.rows_after:,} rows, after the damage; {log.records_lost:,} records are lost, with all rows in them"
+        f"the log: {log.records_kept:,} records can be read and are kept, {log.records_after:,} of them (with "
+        f"{log.rows_after:,} rows) after the damage; {log.records_lost:,} records are lost, with all rows in them"
     )
     if log.records_lost and log.tablets:
         yield f"tablets that may have lost rows (all others are complete in files): {', '.join(log.tablets)}"

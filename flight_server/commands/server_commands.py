@@ -83,8 +83,8 @@ def release(
     holder = _next_holder(where)
     if holder is None:
         then = (
-            "no process has taken it yet: this process takes it back after its lease_seconds, unless another "
-            "process takes it first"
+            "no process has taken the store yet: this process takes the store back after its lease_seconds, unless "
+            "another process takes it first"
         )
     else:
         then = f"{', '.join(holder.locations) or holder.process} has it"

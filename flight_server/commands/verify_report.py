@@ -17,7 +17,7 @@ def print_report(report: VerifyReport, what_to_do: str) -> None:
     them."""
     files = f"{counted(report.files, 'file')}, {counted(report.bytes, 'byte')}"
     rows = f"{counted(report.rows, 'row')} in column files"
-    records = f"{counted(report.log_records, 'log record')} (rows that are not in column files yet are in these)"
+    records = f"{counted(report.log_records, 'log record')} (with the rows that are not in column files yet)"
     typer.echo(f"checked {files}, {rows}, {records}" if report.log_records else f"checked {files}, {rows}")
     for note in report.notes:
         typer.echo(f"note: {note}")

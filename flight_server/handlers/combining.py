@@ -72,7 +72,7 @@ class _CombiningThread:
                 try:
                     thread.start()
                 except RuntimeError as error:  # as many run as the system allows
-                    _LOG.warning("sessions answer by themselves: %s", error)
+                    _LOG.warning("each session answers its own requests, as no thread can start: %s", error)
                     return None
                 self._thread = thread
             self._sessions[session.number] = session

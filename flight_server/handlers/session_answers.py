@@ -104,7 +104,7 @@ class SessionAnswers:
             try:
                 thread.start()
             except RuntimeError as error:  # as many run as the system allows
-                _LOG.warning("a session answers by one thread: %s", error)
+                _LOG.warning("a session answers with one thread, as no second thread can start: %s", error)
                 self._send(self._settled(pending))
                 return
             self._thread = thread

@@ -63,7 +63,7 @@ class SessionRow:
         cells = details.row
         if cells is None or len(cells) != len(self._columns):
             raise InvalidArgumentError(
-                'a write of `columns` needs as many cells in the second line: {"seq": 1, "row": [...]}'
+                'a write with `columns` needs one cell for each column in the second line: {"seq": 1, "row": [...]}'
             )
         return dict(zip(self._columns, cells_from_json(cells), strict=True))
 

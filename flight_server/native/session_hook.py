@@ -254,7 +254,7 @@ def _compiled_code() -> _SessionCode | None:
     try:
         return _SessionCode()
     except (LookupError, OSError, RuntimeError) as error:
-        _LOG.info("gets are answered by the interpreter: %s", error)
+        _LOG.info("gets are answered by Python, not by compiled code: %s", error)
         return None
 
 
@@ -353,5 +353,5 @@ def hook(reader: fl.MetadataRecordBatchReader, answers: KeptAnswers, asker: int)
     try:
         return SessionHook(native, native.stream_of(reader), answers, asker)
     except (LookupError, OSError) as error:
-        _LOG.info("gets are answered by the interpreter: %s", error)
+        _LOG.info("gets are answered by Python, not by compiled code: %s", error)
         return None

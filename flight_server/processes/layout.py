@@ -73,7 +73,8 @@ class ProcessLayout:
         if len(longest) > _SOCKET_BYTES_MAX:
             raise InvalidArgumentError(
                 f"the path of the data directory is too long for --processes: {os.fsdecode(longest)} has "
-                f"{len(longest)} bytes, and the path of a socket at most {_SOCKET_BYTES_MAX}; use a shorter directory"
+                f"{len(longest)} bytes, and the path of a socket at most {_SOCKET_BYTES_MAX}; use a directory with a "
+                "shorter path"
             )
 
     @contextmanager

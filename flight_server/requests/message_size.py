@@ -58,7 +58,7 @@ def _batch_bytes(head: memoryview, batch: int, body: memoryview) -> tuple[int, b
         if is_compressed and length:
             plain = _LENGTH.unpack_from(body, offset)[0]
             if plain < -1 or length < 8:
-                raise BrokenMessageError("a compressed buffer has a length that cannot be")
+                raise BrokenMessageError("a compressed buffer has an impossible length")
             length = length - 8 if plain == -1 else plain
         size += length
     return size, is_compressed

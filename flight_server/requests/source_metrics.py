@@ -33,7 +33,7 @@ def source_families(store: StoreService) -> list[MetricFamily]:
     return [
         gauge(
             SOURCES[0],
-            "Time from a commit in the source to that in the store, of the last one.",
+            "Time from the last commit in the source to its commit in the store.",
             *(one((row["applied_at"] - row["source_time"]).total_seconds(), source=row["source"]) for row in timed),
         ),
         gauge(
@@ -48,7 +48,7 @@ def source_families(store: StoreService) -> list[MetricFamily]:
         ),
         gauge(
             SOURCES[3],
-            "Messages of the partition that followed at the last commit.",
+            "Messages of the partition that were not yet applied at the last commit.",
             *(one(row["behind_messages"], source=row["source"]) for row in rows if row["behind_messages"] is not None),
         ),
     ]

@@ -52,4 +52,4 @@ def _flush_until(store: StoreService, is_over: threads.Event) -> None:
                 if store.describe_table(table).options.maintenance == "on":
                     store.maintain(table, kind)
     except StoreError as error:
-        _LOG.warning("not all was flushed; the next start replays the rest from the log: %s", error.message)
+        _LOG.warning("not everything was flushed; the next start replays the rest from the log: %s", error.message)

@@ -69,8 +69,8 @@ def check_reach(host: str, insecure: bool, has_tls: bool, has_authentication: bo
     ]
     if lacking and not insecure and not is_loopback(host):
         raise InvalidArgumentError(
-            f"other machines can reach {host}, and the server lacks {' and '.join(lacking)}: add that, listen "
-            "on 127.0.0.1, or pass --insecure on a trusted network"
+            f"other machines can reach {host}, but the server lacks {' and '.join(lacking)}: add what is missing, "
+            "listen on 127.0.0.1, or pass --insecure on a trusted network"
         )
 
 
@@ -155,7 +155,9 @@ def counted_up(given: Sequence[str], count: int, option: str) -> list[str]:
     if len(given) == count:
         return [*given]
     if len(given) != 1:
-        raise InvalidArgumentError(f"give {option} once for each --name, or only once to count the ports up from it")
+        raise InvalidArgumentError(
+            f"give {option} once for each --name, or only once: the ports are then counted up from its port"
+        )
     port = _host_and_port(given[0])[1]
     if port is None or port + count > 65536:
         raise InvalidArgumentError(f"ports cannot be counted up from {given[0]}: give {option} once for each --name")

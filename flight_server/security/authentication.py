@@ -39,7 +39,7 @@ UNNAMED = "other types of SAN"
 """The name that gRPC gives to every client whose first alternative name is none of DNS, URI, email and IP address."""
 _NO_USER = (
     "the client certificate names no user: its first alternative name is not a DNS name, a URI, an email or an IP "
-    "address; ask for a certificate whose first alternative name is one of these, or that has a common name alone"
+    "address; ask for a certificate whose first alternative name is one of these, or with only a common name"
 )
 
 

@@ -86,7 +86,7 @@ def _blocks(pem: bytes) -> bytes:
 
 def _no_password() -> str:
     """Reject an encrypted key: without this function, OpenSSL would ask for its password on the terminal."""
-    raise ValueError("the key is encrypted; give one that is not, in a file that only the server can read")
+    raise ValueError("the key is encrypted; give an unencrypted key, in a file that only the server can read")
 
 
 def _why(error: Exception) -> str:

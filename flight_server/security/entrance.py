@@ -211,7 +211,7 @@ class Entrance:
             try:
                 threading.Thread(target=self._count_anew, name="nyala-entrance", daemon=True).start()
             except RuntimeError as error:  # as many run as the system allows
-                _LOG.warning("calls wait until another one comes: %s", error)
+                _LOG.warning("waiting calls go on when another call comes, as no thread can start: %s", error)
                 self._is_counting = False  # the next call that is held tries again
 
     def _is_refused(self, caller: int) -> bool:

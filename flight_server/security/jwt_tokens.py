@@ -136,7 +136,7 @@ def _read(path: Path) -> tuple[dict[str | None, jwt.PyJWK], dict[str | None, str
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise InvalidArgumentError(f'{path} is not a JWK set: write public keys into {{"keys": [...]}}') from None
     if len(keys) < len(found) or (None in keys and len(keys) > 1):
-        raise InvalidArgumentError(f"the keys in {path} need different ids (kid)")
+        raise InvalidArgumentError(f"each key in {path} needs an id (kid) of its own")
     if strange := sorted({key.key_type or "" for key in found} - _ALGORITHMS_OF.keys()):
         raise InvalidArgumentError(f"{path} has a key of type {strange[0]}: only RSA, EC and OKP have public keys")
     return keys, texts

@@ -176,5 +176,5 @@ def _check(settings: Settings) -> None:
         raise InvalidArgumentError("--processes cannot be combined with several --name")
     if not options.standby:
         raise InvalidArgumentError(
-            "--no-standby cannot be combined with several --name: the process stands by for all names but the first"
+            "--no-standby cannot be combined with several --name: the process stands by for all names except the first"
         )

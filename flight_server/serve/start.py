@@ -165,8 +165,8 @@ def _here(placement: Path | None, name: str | None) -> ServerIdentity | None:
         return None
     if placement is None or name is None:
         raise InvalidArgumentError(
-            "--placement and --name must be given together: the file, and this server's name in it; or give a bucket: "
-            "--data s3://bucket/root"
+            "--placement and --name must be given together: the placement file, and the name of this server in the "
+            "file; or give a bucket: --data s3://bucket/root"
         )
     from ...clients.cluster.placement_file import read_placement
 

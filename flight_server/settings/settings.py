@@ -296,7 +296,7 @@ def _from_file(path: Path) -> dict[str, Given]:
         raise InvalidArgumentError(f"{path} is not TOML: {error}") from None
     limits = said.pop("limits", {})
     if not isinstance(limits, dict):
-        raise InvalidArgumentError(f"{path}: limits must be a table, [limits], with the limits of the store")
+        raise InvalidArgumentError(f"{path}: limits must be a TOML table, [limits], with the limits of the store")
     said |= {f"{LIMITS}{name}": value for name, value in limits.items()}
     for name in said:
         _check_known(name, str(path))

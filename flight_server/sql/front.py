@@ -273,7 +273,7 @@ class SqlFront:
             send_answer(writer, messages.plain("DoPutPreparedStatementResult", prepared_statement_handle=handle))
         elif name == "CommandStatementIngest":
             if self._sessions.transaction(cookie_of(context), call):
-                raise InvalidArgumentError("an ingest is a commit of its own: COMMIT or ROLLBACK the transaction first")
+                raise InvalidArgumentError("an ingest is a separate commit: COMMIT or ROLLBACK the transaction first")
             store = self._store(call)
             batches = (item.batch for item in received(reader, self._config, call))
             rows = ingest(store, message, reader.schema, batches, of_call(context), context.is_cancelled)

@@ -123,19 +123,25 @@ class Handles(Generic[Held]):
         """Check that there is memory for something in the place of the former."""
         name, most = f"the open {self._name}s, with their parameters,", self._bytes_max // 2
         if held.nbytes > most:
-            raise InvalidArgumentError(f"{name} may have {most:,} bytes for each user: send less, or ingest the rows")
+            raise InvalidArgumentError(
+                f"{name} may have at most {most:,} bytes for each user: send less, or ingest the rows"
+            )
         others = [each for each in self._held.values() if each is not former]
         if held.nbytes + sum(each.nbytes for each in others if each.owner.user == held.owner.user) > most:
-            raise UnavailableError(f"{name} may have {most:,} bytes for each user: close some of them, or send less")
+            raise UnavailableError(
+                f"{name} may have at most {most:,} bytes for each user: close some of them, or send less"
+            )
         if held.nbytes + sum(each.nbytes for each in others) > self._bytes_max:
-            raise UnavailableError(f"{name} of all users have {self._bytes_max:,} bytes already: try again later")
+            raise UnavailableError(
+                f"{name} of all users would have more than {self._bytes_max:,} bytes: try again later"
+            )
 
     def get(self, handle: bytes, owner: Owner) -> Held:
         """Return what a handle stands for. Raises InvalidArgumentError if it stands for nothing of this owner's."""
         held = self._held.get(handle)
         if held is not None and held.owner != owner and held.owner.user == owner.user:
             raise InvalidArgumentError(
-                f"the {self._name} was made with other roles: use the token that made it, or make another"
+                f"the {self._name} was made with a token of other roles: use that token, or make a new {self._name}"
             )
         if held is None or held.owner != owner:
             raise InvalidArgumentError(

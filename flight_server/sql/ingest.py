@@ -44,7 +44,7 @@ def ingest(
     rows = pa.RecordBatchReader.from_batches(schema, batches)
     is_there = name in store.tables()
     if is_there and options.if_exists in (0, _FAIL_IF_THERE):
-        raise AlreadyPresentError(f"there is a table {name!r}: append to it, replace it, or choose another name")
+        raise AlreadyPresentError(f"table {name!r} already exists: append to it, replace it, or choose another name")
     if not is_there and options.if_not_exist != _CREATE:
         raise NotFoundError(f"there is no table {name!r}: create it")
     op = _operation(headers)
@@ -80,10 +80,10 @@ def _operation(headers: Mapping[str, str]) -> Operation:
 
 def _table_name(message: Any) -> str:
     if message.temporary:
-        raise InvalidArgumentError("there are no temporary tables: leave temporary out")
+        raise InvalidArgumentError("temporary tables are not supported: leave out the option temporary")
     if message.transaction_id:
         raise InvalidArgumentError(
-            "an ingest is a commit of its own, and cannot be part of a transaction: commit or roll back first"
+            "an ingest is a separate commit, and cannot be part of a transaction: commit or roll back first"
         )
     if message.catalog not in ("", CATALOG) or message.schema not in ("", SCHEMA):
         raise NotFoundError(f"the only schema is {CATALOG}.{SCHEMA}")

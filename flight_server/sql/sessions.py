@@ -46,7 +46,8 @@ class SqlSessions:
             return False
         if transaction:
             raise InvalidArgumentError(
-                f"the driver has begun this transaction: instead of {which.upper()} call its commit or rollback"
+                f"the driver has begun this transaction: instead of {which.upper()}, call commit or rollback of the "
+                "driver"
             )
         if cookie is None:
             raise InvalidArgumentError(

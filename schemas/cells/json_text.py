@@ -62,7 +62,7 @@ def path_of(path: str | int) -> Steps:
             raise InvalidArgumentError(f"the JSON path {path} is out of range: an item has at most nine digits")
         return (path,)
     if not isinstance(path, str):
-        raise InvalidArgumentError("a JSON path is text in quotes, or the number of an item")
+        raise InvalidArgumentError("a JSON path must be a text in quotes, or the whole number of an item")
     if not path.startswith("$"):
         return (path,)
     steps: list[str | int] = []
@@ -134,7 +134,7 @@ _reader: list[Reader] = [_one_by_one]
 
 def not_json_message(text: str) -> str:
     """Return the error for the text of a cell that is not JSON."""
-    return f"{text[:100]!r} is not JSON, of which -> and ->> take parts"
+    return f"{text[:100]!r} is not JSON, but -> and ->> need JSON"
 
 
 def _after_blanks(text: str, place: int) -> int:

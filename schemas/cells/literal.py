@@ -51,7 +51,7 @@ def plain_value(value: Any) -> Any:
         return None
     coarse = value.astype("datetime64[us]")
     if coarse != value:
-        raise InvalidArgumentError(f"the time {value} is finer than a microsecond, the finest that a column can hold")
+        raise InvalidArgumentError(f"the time {value} is finer than a microsecond: round it to microseconds")
     microseconds = int(coarse.astype("int64"))
     if value.dtype.str.endswith(("[D]", "[W]", "[M]", "[Y]")):
         return date_of(microseconds // DAY_MICROSECONDS)

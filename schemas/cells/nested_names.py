@@ -94,7 +94,7 @@ def _split(inner: str, text: str) -> list[str]:
 
 def _wrong(text: str) -> NoReturn:
     raise InvalidArgumentError(
-        f"{text[:200]!r} is no column type: nested types are list<T>, large_list<T>, fixed_size_list<T>[n], "
+        f"{text[:200]!r} is not a column type: nested types are list<T>, large_list<T>, fixed_size_list<T>[n], "
         "struct<name: T, ...> and map<K, V>"
     )
 

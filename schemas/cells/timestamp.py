@@ -45,8 +45,8 @@ def check_timestamp(timestamp: int, what: str) -> int:
     """
     if timestamp.bit_length() > TIMESTAMP_BITS:
         raise InvalidArgumentError(
-            f"{what} has {timestamp.bit_length():,} bits, and a timestamp at most {TIMESTAMP_BITS}: it is microseconds "
-            "since 1970 << 12"
+            f"{what} has {timestamp.bit_length():,} bits, but a timestamp has at most {TIMESTAMP_BITS}: it is the "
+            "microseconds since 1970, shifted left by 12 bits"
         )
     return timestamp
 
@@ -71,7 +71,7 @@ def read_moment(moment: Moment, what: str = "as_of") -> int:
     try:
         return parse_moment(dt.datetime.now(dt.UTC) - age, what)
     except OverflowError:
-        raise InvalidArgumentError(f"{what} {moment!r} reaches back to before 1970") from None
+        raise InvalidArgumentError(f"{what} {moment!r} goes back to before 1970") from None
 
 
 def is_age(moment: object) -> bool:
@@ -98,7 +98,7 @@ def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
         raise InvalidArgumentError(f"{what} must be a timestamp, a datetime with a time zone or ISO text, not a bool")
     if isinstance(moment, int):
         if moment < 0:
-            raise InvalidArgumentError(f"{what} {moment} is negative; timestamps count microseconds since 1970 << 12")
+            raise InvalidArgumentError(f"{what} {moment} is negative; a timestamp is (microseconds since 1970) << 12")
         return check_timestamp(moment, what)
     if isinstance(moment, str):
         try:
@@ -116,5 +116,5 @@ def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
     if microseconds < 0:
         raise InvalidArgumentError(f"{what} {moment.isoformat()} lies before 1970")
     if last_of(microseconds).bit_length() > TIMESTAMP_BITS:
-        raise InvalidArgumentError(f"{what} {moment.isoformat()} is in the future: give one that is not later")
+        raise InvalidArgumentError(f"{what} {moment.isoformat()} is in the future: give an earlier moment")
     return last_of(microseconds)

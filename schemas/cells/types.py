@@ -277,9 +277,9 @@ def _nested(name: str, fields: Sequence[tuple[str, LogicalType]], length: int = 
     """Return a nested type. Raises InvalidArgumentError if there is none of these fields."""
     names = [field for field, _ in fields]
     if not all(names) or len(set(names)) < len(names):
-        raise InvalidArgumentError(f"the fields of a struct need names of their own: {', '.join(map(repr, names))}")
+        raise InvalidArgumentError(f"the fields of a struct need different names: {', '.join(map(repr, names))}")
     if name == "fixed_size_list" and not 1 <= length <= ITEMS_MAX:
-        raise InvalidArgumentError(f"lists of {length:,} items are out of range: 1 to {ITEMS_MAX:,} items")
+        raise InvalidArgumentError(f"lists of {length:,} items are out of range: 1 to {ITEMS_MAX:,} items are possible")
     for _, kind in fields:
         if kind.name in _INSTEAD:
             raise InvalidArgumentError(f"a {name} cannot hold {kind}: use {_INSTEAD[kind.name]}")

@@ -132,7 +132,7 @@ def _literal(cell: dict[str, Any]) -> Any:
         return _FROM_LITERALS[name](value)
     except (ValueError, TypeError, ArithmeticError, KeyError):
         raise InvalidArgumentError(
-            f"the row has a cell of an unknown form, {cell!s:.100}: give JSON's own values, or one of "
+            f"the row has a cell of an unknown form, {cell!s:.100}: give a plain JSON value, or one of "
             f'{", ".join(_FROM_LITERALS)}, such as {{"date": "2014-01-01"}}'
         ) from None
 

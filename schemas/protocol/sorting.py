@@ -110,8 +110,8 @@ def _take(held: BudgetShare, size: int) -> None:
 
 def _too_much(most: int) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"the rows to sort take more than {most:,} bytes: give a limit, fewer columns or a where; ordered=True gives "
-        "primary-key order for any number of rows"
+        f"the rows to sort take more than {most:,} bytes: give a limit, fewer columns or a where; or use "
+        "ordered=True, which sorts any number of rows by the primary key"
     )
 
 

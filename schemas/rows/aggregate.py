@@ -91,7 +91,7 @@ def _measure_field(name: str, column: pa.Field, function: AggregateFunction) -> 
     kind = LogicalType.from_arrow(column)
     if function in (AggregateFunction.MIN, AggregateFunction.MAX):
         if not kind.has_order:
-            raise InvalidArgumentError(f"{name!r}: column {column.name!r} is {kind}, whose cells have no order")
+            raise InvalidArgumentError(f"{name!r}: column {column.name!r} is {kind}, and such cells have no order")
         metadata = {key: value for key, value in (column.metadata or {}).items() if key == TYPE_METADATA}
         return pa.field(name, column.type, metadata=metadata or None)
     if not (kind.is_integer or kind.is_floating or kind.name == "decimal"):

@@ -102,9 +102,7 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
         if self.limit is not None and self.limit < 0:
             raise InvalidArgumentError(f"limit {self.limit} is negative")
         if max((self.limit or 0) + self.offset, self.split_bytes or 0) >= 1 << 63:
-            raise InvalidArgumentError(
-                "limit and offset together, and split_bytes, may be at most 9,223,372,036,854,775,807"
-            )
+            raise InvalidArgumentError("limit + offset, and split_bytes, may be at most 9,223,372,036,854,775,807")
         if self.offset < 0:
             raise InvalidArgumentError(f"offset {self.offset} is negative")
         self._check_order()
@@ -114,7 +112,7 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise InvalidArgumentError("the list `columns` has a column twice")
         if self.changes and self.as_of is not None:
-            raise InvalidArgumentError("as_of cannot be combined with changes, which end at their own `until`")
+            raise InvalidArgumentError("as_of cannot be combined with changes: set `until` of changes instead")
         if self.all_parts and self.is_whole:
             raise InvalidArgumentError(
                 "all_parts covers the whole table: it cannot be combined with ordered, order_by, limit, offset or "
@@ -128,7 +126,7 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
             measures_json(self.aggregate)
             self._check_goes_with_aggregate()
         elif self.offset and not (self.ordered or self.order_by):
-            raise InvalidArgumentError("offset needs an order: order_by, or ordered for that of the primary key")
+            raise InvalidArgumentError("offset needs an order: give order_by, or ordered for primary-key order")
         return self
 
     def _check_order(self) -> None:
@@ -136,7 +134,7 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
             return
         names = [term.column for term in self.order_by]
         if not names or len(set(names)) < len(names):
-            raise InvalidArgumentError("order_by must name at least one column, and each only once")
+            raise InvalidArgumentError("order_by must name at least one column, and no column twice")
         if self.ordered or self.changes:
             raise InvalidArgumentError("order_by cannot be combined with ordered (primary-key order) or with changes")
 
@@ -152,7 +150,7 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
             )
         means = [name for name, (_, function) in (self.aggregate or {}).items() if function == AggregateFunction.AVG]
         if self.partial and means:
-            raise InvalidArgumentError(f"{means[0]!r}: partial means cannot be combined: ask for a sum and a count")
+            raise InvalidArgumentError(f"{means[0]!r}: avg cannot be combined from parts: request sum and count")
 
     @property
     def is_part(self) -> bool:

@@ -58,10 +58,11 @@ class Statement(Message, frozen=True, extra="forbid"):
         self._check_set()
         if bool(self.set) != (self.kind is StatementKind.UPDATE):
             raise InvalidArgumentError(
-                "an update needs set, as in set={'price': 'price * 1.1'}; other statements do not take it"
+                "the argument `set` is required for an update, as in set={'price': 'price * 1.1'}, and not allowed in "
+                "other statements"
             )
         if (self.as_of is not None) != (self.kind is StatementKind.RESTORE):
-            raise InvalidArgumentError("a restore needs as_of; other statements do not take it")
+            raise InvalidArgumentError("a restore needs as_of, and only a restore can have as_of")
         if self.where is not None and self.kind is StatementKind.RESTORE:
             raise InvalidArgumentError("a restore covers the whole table: it cannot be combined with where")
         return self

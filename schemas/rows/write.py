@@ -75,7 +75,7 @@ class WriteCommand(Message, frozen=True, extra="forbid"):
         if self.rules is not None and self.op is not Operation.MERGE:
             raise ValueError(f"rules are for a merge, not for {self.op}")
         if self.rules is not None and self.stage is not None:
-            raise ValueError("a transaction merges by the rules of the table's columns: set them there")
+            raise ValueError("rules cannot be given in a transaction: set merge rules on the table's columns")
         return self
 
 

@@ -37,7 +37,7 @@ def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
                 scheme = name
                 found.append(piece.strip())
             elif not piece.strip():
-                raise InvalidArgumentError("one of the locations between commas is empty")
+                raise InvalidArgumentError("a location between commas is empty")
             elif scheme == _UNIX and not piece.strip().startswith("/"):
                 found[-1] += f",{piece}"  # the name of a socket may have a comma
             else:
@@ -68,7 +68,7 @@ def check_servers(locations: Iterable[str]) -> None:
         host, _, port = place.rpartition(":") if _PORT.search(place) else (place, "", "")
         whole = f"{_OF_WEB.get(scheme, scheme)}://{host or '127.0.0.1'}:{port or 8815}"
         if scheme in _OF_WEB:
-            raise InvalidArgumentError(f"the URL {location} is that of a web page: give {whole}")
+            raise InvalidArgumentError(f"the URL {location} is the URL of a web page: give {whole}")
         if mark and not host:
             raise InvalidArgumentError(f"the URL {location} has no host: give it, as in {whole}")
         if mark and not port and scheme != _TLS:

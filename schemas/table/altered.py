@@ -220,7 +220,7 @@ def _split_partition(state: TableState, step: alter.SplitPartition, limits: Limi
 def _rename_table(state: TableState, step: alter.RenameTable, limits: Limits) -> TableState:
     check_table_name(step.to, limits)
     if step.replaces is None and step.keep_seconds:
-        raise InvalidArgumentError("keep_seconds is for the table that a renamed one replaces: name its id in replaces")
+        raise InvalidArgumentError("keep_seconds is only for a rename that replaces a table: give its id in replaces")
     return replace(state, name=step.to, renamed=step)
 
 

@@ -74,7 +74,7 @@ def check_table_name(name: object, limits: Limits) -> str:
     """
     checked = check_identifier(name, "table", limits)
     if checked == ALL_TABLES:
-        raise InvalidArgumentError(f"a table cannot be named {checked!r}: in grants that stands for all tables")
+        raise InvalidArgumentError(f"a table cannot be named {checked!r}: in grants this name means all tables")
     return checked
 
 
@@ -87,6 +87,7 @@ def check_column_name(name: object, limits: Limits) -> str:
     checked = check_identifier(name, "column", limits)
     if is_of_feed(checked):
         raise InvalidArgumentError(
-            f"column {checked!r}: the change feed has columns of this name, as _op, _timestamp, _before_...: rename it"
+            f"column {checked!r}: the change feed has columns of this name (_op, _timestamp, _before_...): rename the "
+            "column"
         )
     return checked

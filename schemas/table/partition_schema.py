@@ -301,7 +301,7 @@ def _split(ranges: list[RangePartition], at: tuple[Any, ...], columns: Sequence[
         if _values(each.lower, columns) < point and (not each.upper or point < _values(each.upper, columns)):
             below, above = each.model_copy(update={"upper": at}), each.model_copy(update={"lower": at})
             return [*ranges[:number], below, above, *ranges[number + 1 :]]
-    raise InvalidArgumentError(f"the split ({_shown(at)}) lies outside all ranges, or on the bound of one")
+    raise InvalidArgumentError(f"the split ({_shown(at)}) lies outside all ranges, or on the bound of a range")
 
 
 def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any, ...]:
@@ -309,7 +309,7 @@ def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any,
     if not 1 <= len(values) <= len(columns):
         names = ", ".join(column.name for column in columns) or "no range columns"
         raise InvalidArgumentError(
-            f"{list(values)} is not a bound: give a value for each of {names}, or for the first of them only"
+            f"{list(values)} is not a bound: give a value for each of {names}, or for only the first of these columns"
         )
     if any(value is None for value in values):
         raise InvalidArgumentError(f"{list(values)} is not a bound: no key contains NULL")

@@ -87,7 +87,7 @@ class TableOptions(Message, frozen=True, extra="forbid"):
         if self.cell_bytes_max is not None and not least <= self.cell_bytes_max <= most:
             raise InvalidArgumentError(
                 f"table option 'cell_bytes_max' may be from {least:,} to {most:,} bytes, not {self.cell_bytes_max:,}: "
-                "limits.cell_bytes and limits.nested_cell_bytes of the store set these ends"
+                "limits.cell_bytes and limits.nested_cell_bytes of the store set this range"
             )
 
     @model_serializer(mode="wrap")
@@ -335,23 +335,23 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
         name, microseconds = ttl_parts(text)
         if name is None and order_by == WRITTEN_AT:
             raise InvalidArgumentError(
-                f"ttl {text!r} lets the store fill {WRITTEN_AT!r} in, and order_by needs it in each write: name it in "
-                f"ttl, as in '{WRITTEN_AT} + {text}'"
+                f"with ttl {text!r} the store fills {WRITTEN_AT!r}, but order_by needs that column in each write: name "
+                f"it in ttl, as in '{WRITTEN_AT} + {text}'"
             )
         if name is None and WRITTEN_AT not in self.by_name:
             raise InvalidArgumentError(
                 f"ttl {text!r} counts from the last write of a row, in the column {WRITTEN_AT!r}: first add it as a "
-                "timestamp, with the read_default from which the rows that are there count"
+                "timestamp, with a read_default from which existing rows count"
             )
         column = self.column(name or WRITTEN_AT)
         if name is None and (column.type != _MOMENTS[0] or not column.nullable or column.immutable):
             raise InvalidArgumentError(
                 f"ttl {text!r} counts from the last write of a row: its column {WRITTEN_AT!r} must be a timestamp, "
-                "nullable, not immutable, and no part of the key"
+                "nullable, not immutable, and not part of the key"
             )
         if column.logical.name not in _MOMENTS:
             raise InvalidArgumentError(
-                f"ttl cannot count from {name!r}, which has the type {column.type}: a moment is a timestamp or a date"
+                f"ttl cannot count from {name!r}, which has the type {column.type}: use a timestamp or a date"
             )
         return TimeToLive(column=column.id, microseconds=microseconds, is_filled=name is None)
 
@@ -365,7 +365,7 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
             return None
         column = self.column(name)
         if not self.unique_key:
-            raise InvalidArgumentError("order_by needs a unique key: here each row has a key of its own")
+            raise InvalidArgumentError("order_by needs a unique key, but the store numbers the rows of this table")
         if column in self.key:
             raise InvalidArgumentError(f"order_by cannot be {name!r}: a column of the key is the same in all changes")
         if column.immutable:

@@ -47,9 +47,9 @@ def ttl_text(value: Any) -> Any:
     elif len(value) == 2 and all(isinstance(part, str) and part for part in value):
         column, span = value
     else:
-        raise ValueError(f"ttl {value!r} is no column and a time: {_EXAMPLE}")
+        raise ValueError(f"ttl {value!r} is not a column and a time: {_EXAMPLE}")
     if not (match := SPAN.fullmatch(span.strip())):
-        raise ValueError(f"ttl cannot be read: {span!r} is no time such as 90s, 15m, 12h, 30d or 4w; {_EXAMPLE}")
+        raise ValueError(f"ttl cannot be read: {span!r} is not a time such as 90s, 15m, 12h, 30d or 4w; {_EXAMPLE}")
     if int(match[1]) * UNITS[match[2]] > LONGEST_SECONDS:
         raise ValueError(f"ttl may be at most {LONGEST_SECONDS // UNITS['d']:,} days, not {span}")
     return f"{column}{_BETWEEN}{match[1]}{match[2]}" if column else f"{match[1]}{match[2]}"

@@ -220,7 +220,7 @@ def test_over_the_wire_it_is_one_ticket(remote: Database, url: str) -> None:
         for wrong, why in (
             ({"group_by": ["city"]}, "group_by needs aggregate"),
             ({"partial": True}, "partial needs aggregate"),
-            ({"aggregate": {"m": ["id", "avg"]}, "partial": True}, "'m': partial means cannot be combined"),
+            ({"aggregate": {"m": ["id", "avg"]}, "partial": True}, "'m': avg cannot be combined from parts"),
             ({"aggregate": {"n": ["*", "count"]}, "columns": ["city"]}, "columns cannot be combined with aggregate"),
             ({"aggregate": {"n": ["*", "count"]}, "ordered": True}, "combined with ordered or tablet"),
         ):

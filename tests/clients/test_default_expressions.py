@@ -172,15 +172,15 @@ def options_of(text: str) -> dict[str, Any]:
     ("attempt", "why"),
     [
         (options_of("nothing * 2"), "there is no column 'nothing'"),
-        (options_of("total + 1"), "names 'total', which is computed too"),
-        (options_of("excluded.price"), "no row is there yet"),
+        (options_of("total + 1"), "names 'total', which is also computed"),
+        (options_of("excluded.price"), "cannot use 'excluded', which only merges have"),
         (options_of("price +"), "expected a literal or a column"),
         (options_of("'text'"), "cannot be stored as double"),
         (options_of("1 / 0"), "division by zero"),
         (options_of("'" + "x" * 5_000 + "'"), "more than 4,096 bytes"),
         ({"total": nyala.ColumnOptions(default_expression="price", write_default=1.0)}, "leave one out"),
         ({"k": nyala.ColumnOptions(default_expression="1")}, "part of the primary key"),
-        ({**OPTIONS, "price": nyala.ColumnOptions(default_expression="k")}, "names 'price', which is computed too"),
+        ({**OPTIONS, "price": nyala.ColumnOptions(default_expression="k")}, "names 'price', which is also computed"),
     ],
 )
 def test_wrong_expressions_are_refused(db: Database, attempt: dict[str, Any], why: str) -> None:
@@ -225,8 +225,8 @@ def test_sql_has_defaults_that_are_computed(db: Database) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("INSERT INTO t (k, total) VALUES (1, DEFAULT), (2, 3.0)", "its default is computed, so use one INSERT"),
-        ("UPDATE t SET total = DEFAULT WHERE k = 1", "has a computed default, for new rows alone"),
+        ("INSERT INTO t (k, total) VALUES (1, DEFAULT), (2, 3.0)", "its default is computed, so insert these rows"),
+        ("UPDATE t SET total = DEFAULT WHERE k = 1", "has a computed default, which is only for new rows"),
         ("ALTER TABLE t ALTER COLUMN total SET DEFAULT nothing * 2", "there is no column 'nothing'"),
     ],
 )

@@ -68,11 +68,11 @@ SAID: dict[str, tuple[Callable[[Database, Table], Any], str]] = {
     "a frame yet to come": (lambda db, t: t.insert(_Lazy()), "pass the result of its collect()"),
     "too many digits": (
         lambda db, t: db.create_table("x", data={"id": [1], "d": [10**40]}, primary_key=["id"]),
-        "column 'd' has integers of 41 digits, and a column holds at most 38: pass them as text",
+        "column 'd' has integers of 41 digits, but a column holds at most 38: pass them as text",
     ),
     "a decimal too wide": (
         lambda db, t: db.create_table("x", pa.schema({"id": pa.int64(), "d": pa.decimal256(40, 2)}), ["id"]),
-        "a table holds at most 38 digits: cast it to decimal(38,2) if its values fit, else to string",
+        "a table holds at most 38 digits: cast it to decimal(38,2) if its values fit, otherwise to string",
     ),
     "a key of floats": (
         lambda db, t: db.create_table("x", data={"id": [1.5]}, primary_key=["id"]),
@@ -268,8 +268,8 @@ def test_long_errors_arrive_whole_or_say_that_they_are_cut(remote: Database, url
         ("grpc://[::1]/", "has no port: add it, as in grpc://[::1]:8815"),
         ("grpc://:8815", "has no host: give it, as in grpc://127.0.0.1:8815"),
         ("grpc+tls://", "has no host: give it, as in grpc+tls://127.0.0.1:8815"),
-        ("http://10.0.0.7:8815", "is that of a web page: give grpc://10.0.0.7:8815"),
-        ("https://db/", "is that of a web page: give grpc+tls://db:8815"),
+        ("http://10.0.0.7:8815", "is the URL of a web page: give grpc://10.0.0.7:8815"),
+        ("https://db/", "is the URL of a web page: give grpc+tls://db:8815"),
         ("grpc://m1:8815,m2", "the URL grpc://m2 has no port"),
     ],
 )

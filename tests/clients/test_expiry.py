@@ -292,15 +292,15 @@ def test_it_survives_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ttl", "why"),
     [
-        ("soon", "'soon' is no time such as 90s"),
-        (("at",), "is no column and a time"),
-        ("at +", "is no time such as 90s"),
-        (("at", "soon"), "'soon' is no time such as 90s"),
+        ("soon", "'soon' is not a time such as 90s"),
+        (("at",), "is not a column and a time"),
+        ("at +", "is not a time such as 90s"),
+        (("at", "soon"), "'soon' is not a time such as 90s"),
         ("at + 1000000w", "at most 36,600 days"),
-        (("w", "1d"), "'w', which has the type int64: a moment is a timestamp or a date"),
+        (("w", "1d"), "'w', which has the type int64: use a timestamp or a date"),
         ("when + 1d", "there is no column 'when'"),
         (7, "ttl"),
-        ("1 day", "'1 day' is no time such as 90s"),
+        ("1 day", "'1 day' is not a time such as 90s"),
     ],
     ids=str,
 )

@@ -181,7 +181,7 @@ def test_rows_that_are_gone_or_ruled_out_are_not_evaluated(db_of: Callable[[], T
     table.insert({"id": [1, 2, 3, 4], "n": [0, 1, 2, 0]})
     table.maintain("flush")
     table.delete({"id": [1]})
-    with pytest.raises(InvalidArgumentError, match="division by zero; NULLIF"):
+    with pytest.raises(InvalidArgumentError, match="division by zero; write NULLIF"):
         table.count("10 / n > 4")
     table.update({"id": [4], "n": [10]})
     assert table.count("10 / n > 4") == 2

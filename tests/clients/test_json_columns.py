@@ -109,11 +109,11 @@ def test_paths_in_filters(db: Database, where: str, keys: list[int], is_flushed:
     [
         ("doc ->> '$[x]' = 'a'", "the JSON path '$[x]' cannot be read from its character 2 on"),
         ("doc ->> '$.a[*]' = 'a'", "wildcards are not supported"),
-        ("doc ->> k = 'a'", "a JSON path is text in quotes, or the number of an item"),
-        ("doc ->> 1.5 = 'a'", "a JSON path is text in quotes, or the number of an item"),
+        ("doc ->> k = 'a'", "a JSON path must be a text in quotes"),
+        ("doc ->> 1.5 = 'a'", "a JSON path must be a text in quotes"),
         ("k ->> 'a' = 'a'", "->> takes text, not an integer"),
         ("doc ->> 'n' > 5", "text cannot be compared with 5"),
-        ("doc ->>", "a JSON path is text"),
+        ("doc ->>", "a JSON path must be a text"),
         ("'oops' ->> 'a' = 'b'", "'oops' is not JSON"),
     ],
 )
@@ -153,7 +153,7 @@ def test_python_values_become_json(db: Database) -> None:
         6: {"p": 1},
         7: {"q": 1},
     }
-    with pytest.raises(InvalidArgumentError, match="column 'doc', row 1: no JSON can be made of it"):
+    with pytest.raises(InvalidArgumentError, match="column 'doc', row 1: the value cannot be written as JSON"):
         table.insert([{"k": 8, "doc": {}}, {"k": 9, "doc": {"a": object()}}])
     with pytest.raises(RowErrors, match="json"):
         table.insert([{"k": 8, "doc": {"a": float("nan")}}])
@@ -236,9 +236,9 @@ def test_paths_in_queries(db: Database, text: str, rows: list[tuple[Any, ...]]) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SELECT doc ->> k FROM t", "after -> and ->> a path of JSON stands in quotes"),
+        ("SELECT doc ->> k FROM t", "after -> or ->>, write a JSON path in quotes"),
         ("SELECT doc ->> '$[' FROM t", "the JSON path '$[' cannot be read"),
-        ("SELECT 'o\"o''ps' ->> 'a'", "is not JSON, of which -> and ->> take parts"),
+        ("SELECT 'o\"o''ps' ->> 'a'", "is not JSON, but -> and ->> need JSON"),
         ("SELECT json_get(doc, doc) FROM t", "must be the same for all rows"),
         ("INSERT INTO t VALUES (9, 'oops')", "column 'doc' is json, and the text is not"),
         ("UPDATE t SET doc = doc ->> '$.user.name' WHERE k = 1", "column 'doc' is json, and the text is not"),

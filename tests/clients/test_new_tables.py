@@ -384,7 +384,7 @@ def test_a_larger_decimal_than_the_first_rows_have_is_written_later(db: Database
     made = db.create_table("homes", data=form([Decimal("5.10"), None]), primary_key=["id"])
     assert [column["type"] for column in made.describe()["columns"]] == ["int64", "decimal(38,2)"]
     assert made.notes == [
-        "column 'price' is decimal128(3, 2) and is stored as decimal(38,2), for larger ones to come; "
+        "column 'price' is decimal128(3, 2) and is stored as decimal(38,2), so that larger values fit later; "
         "column_options={'price': {'type': 'decimal(3,2)'}} makes it narrower"
     ]
     made.upsert(form([Decimal("1234567.5"), Decimal("-1E+20")]))

@@ -62,7 +62,7 @@ def test_what_must_and_must_not_carry_the_number(db: Database) -> None:
     refused = table.write({"k": ["x", None, "y"], "v": [1, 2, 3]}, "insert", on_error="return")
     assert refused.errors[0].row == 1 and rows(table) == [("b", 5, 2), ("x", 6, 1), ("y", 7, 3)]
     table.upsert({"k": ["z"], ID: [(1 << 63) - 1]})
-    with pytest.raises(InvalidArgumentError, match="fewer than 1 are left"):
+    with pytest.raises(InvalidArgumentError, match="fewer than 1 ids are left"):
         table.insert({"k": ["a"]})
 
 

@@ -287,7 +287,7 @@ def _transaction(database: Database) -> None:
 @pytest.mark.parametrize("name", WRITES_OF_USERS)
 def test_no_change_is_taken(holder: Database, reader: Database, name: str) -> None:
     put(holder, 1)
-    with pytest.raises(InvalidArgumentError, match=r"open for reading only: to change it, open it with nyala\.open"):
+    with pytest.raises(InvalidArgumentError, match=r"open for reading only: to change it, use nyala\.connect"):
         WRITES_OF_USERS[name](reader)
     assert len(rows(reader)) == 1
 

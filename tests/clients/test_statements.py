@@ -247,7 +247,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an overflow of 64 bits": ({"price": "(9223372036854775807 - n) * 9"}, "overflow"),
     "a fraction": ({"n": "n * 1.5"}, "'n \\* 1.5' cannot be computed as int32"),
     "too many digits": ({"cents": "cents * 100000000"}, "cents"),
-    "division by zero": ({"price": "1 / (n - 1)"}, "division by zero; NULLIF"),
+    "division by zero": ({"price": "1 / (n - 1)"}, "division by zero; write NULLIF"),
     "text in a number": ({"n": "city"}, "CAST"),
     "a subquery": ({"n": "(select 1)"}, "not supported"),
     "an aggregate": ({"n": "max(n)"}, "not supported"),

@@ -234,13 +234,13 @@ def test_who_administers_a_table_does_not_use_up_all_grants(guarded: Guarded, mo
     for number in range(4):
         give(guarded.user, f"u{number}", "mine")
     give(guarded.user, "u3", "mine")
-    with pytest.raises(fl.FlightError, match="table 'mine' has at most 5 grants: grant to roles"):
+    with pytest.raises(fl.FlightError, match="table 'mine' can have at most 5 grants: grant to roles"):
         give(guarded.user, "u4", "mine")
     guarded.user.action("revoke", user="u3", table="mine", privileges=["read"])
     give(guarded.user, "u4", "mine")
     for user, table in (("u0", "t"), ("u0", "*")):
         give(guarded.admin, user, table)
-    with pytest.raises(fl.FlightError, match="a store has at most 8"):
+    with pytest.raises(fl.FlightError, match="a store can have at most 8"):
         give(guarded.admin, "u1", "*")
 
 
@@ -253,9 +253,9 @@ def test_long_grants_are_limited_too(guarded: Guarded, monkeypatch: pytest.Monke
         caller.action("grant", user=user, table=table, privileges=["read"])
 
     give(guarded.user, "u" * 500, "mine")
-    with pytest.raises(fl.FlightError, match="the grants of table 'mine' have at most 1,000 bytes: grant to roles"):
+    with pytest.raises(fl.FlightError, match="the grants of table 'mine' can have at most 1,000 bytes: grant to roles"):
         give(guarded.user, "v" * 500, "mine")
-    with pytest.raises(fl.FlightError, match="the grants of a store have at most 1,500 bytes"):
+    with pytest.raises(fl.FlightError, match="the grants of a store can have at most 1,500 bytes"):
         for number in range(3):
             give(guarded.admin, f"{number}" + "w" * 400, "t")
     guarded.user.action("revoke", user="u" * 500, table="mine", privileges=["read"])

@@ -33,7 +33,7 @@ def test_slots_are_counted_by_kind() -> None:
     admission = Admission(ServerConfig(scans_max=2, puts_max=1, wait_seconds_max=0))
     slots = [admission.admit(Kind.SCAN), admission.admit(Kind.SCAN), admission.admit(Kind.PUT)]
     for kind in (Kind.SCAN, Kind.PUT):
-        with pytest.raises(UnavailableError, match="run already"):
+        with pytest.raises(UnavailableError, match="are running already"):
             admission.admit(kind)
     admission.admit(Kind.CALL).release()
     slots[0].release()
@@ -262,7 +262,7 @@ def test_some_places_are_kept_for_connections_whose_last_call_ended_well() -> No
     admission.learn(stuck, False)
     slots = [admission.admit(Kind.SCAN, Peer(f"new {number}", "")) for number in range(3)]
     for peer in (Peer("another", ""), stuck):
-        with pytest.raises(UnavailableError, match="3 scans run already"):
+        with pytest.raises(UnavailableError, match="3 scans are running already"):
             admission.admit(Kind.SCAN, peer)
     slots.append(admission.admit(Kind.SCAN, known))
     for slot in slots:
@@ -391,7 +391,7 @@ def test_clients_of_a_unix_socket_do_not_answer_for_each_other() -> None:
 def test_a_user_has_a_share_over_all_connections_and_machines() -> None:
     admission = Admission(ServerConfig(scans_max=4, wait_seconds_max=0, peer_share=1, known_share=0, user_share=0.5))
     slots = [admission.admit(Kind.SCAN, peer_of(f"ipv4:10.0.0.{number}:5000", "alice")) for number in (1, 2)]
-    with pytest.raises(UnavailableError, match="2 scans of the user 'alice' run already"):
+    with pytest.raises(UnavailableError, match="2 scans of the user 'alice' are running already"):
         admission.admit(Kind.SCAN, peer_of("ipv4:10.0.0.3:5000", "alice"))
     slots.append(admission.admit(Kind.SCAN, peer_of("ipv4:10.0.0.3:5000", "bob")))
     slots[0].release()
@@ -406,10 +406,10 @@ def test_a_user_leaves_places_of_each_kind_to_others(kind: Kind) -> None:
     """Long actions take minutes: all of them by one user would reject everybody else's commits for as long."""
     admission = Admission(ServerConfig(tasks_max=4, calls_max=4, plans_max=4, point_reads_max=4, wait_seconds_max=0))
     slots = [admission.admit(kind, of_user("mallory", number)) for number in range(3)]
-    with pytest.raises(UnavailableError, match=f"3 {kind.value} of the user 'mallory' run already"):
+    with pytest.raises(UnavailableError, match=f"3 {kind.value} of the user 'mallory' are running already"):
         admission.admit(kind, of_user("mallory", 3))
     slots.append(admission.admit(kind, of_user("alice", 9)))
-    with pytest.raises(UnavailableError, match=f"4 {kind.value} run already"):
+    with pytest.raises(UnavailableError, match=f"4 {kind.value} are running already"):
         admission.admit(kind, of_user("bob", 10))
     for slot in slots:
         slot.release()

@@ -114,7 +114,7 @@ def test_what_stuck_streams_cost_says_how_many_are_ended(
     if displaced == 2:
         readers.append(idle_reader(clients[3]))
     else:
-        with pytest.raises(fl.FlightUnavailableError, match="2 scans run already"):
+        with pytest.raises(fl.FlightUnavailableError, match="2 scans are running already"):
             idle_reader(clients[3])
     assert served.server.calls.metrics.ended["displaced"] == displaced
     for reader in readers:
@@ -127,7 +127,7 @@ def test_one_connection_has_no_more_than_its_share(start: Callable[..., Served])
     streams = [idle_writer(greedy) for _ in range(2)]
     until(lambda: served.server.admission.count(Kind.PUT) == 2)
     refused = idle_writer(greedy)
-    with pytest.raises(fl.FlightUnavailableError, match="2 write streams of this client run already") as caught:
+    with pytest.raises(fl.FlightUnavailableError, match="2 write streams of this client are running already") as caught:
         time.sleep(0.4)
         refused.close()
     assert json.loads(caught.value.extra_info)["retry_after_seconds"] == 1
@@ -156,7 +156,7 @@ def test_who_was_pushed_out_pushes_nobody_out(start: Callable[..., Served]) -> N
     until(lambda: served.server.admission.count(Kind.SCAN) == 2)
     time.sleep(0.3)
     also_kept = idle_reader(second)
-    with pytest.raises(fl.FlightUnavailableError, match="2 scans run already"):
+    with pytest.raises(fl.FlightUnavailableError, match="2 scans are running already"):
         idle_reader(first)
     assert served.ids() == [], "a third one is let in"
     for reader in (*kept, also_kept):

@@ -124,5 +124,5 @@ def test_a_newer_version_is_refused_by_number():
 
 def test_an_unknown_kind_is_corruption():
     fields = GOLDEN[:10] + b"\x09\x00" + GOLDEN[12:20]
-    with pytest.raises(CorruptionError, match="unknown kind 9"):
+    with pytest.raises(CorruptionError, match="the kind of the file is unknown: 9"):
         open_bytes(fields + struct.pack("<I", zlib.crc32(fields)) + GOLDEN[24:])

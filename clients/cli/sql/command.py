@@ -73,16 +73,16 @@ def sql(
         raise typer.BadParameter(f"there is no file {file}")
     texts = command is not None or file is not None or not sys.stdin.isatty()
     if not texts and not sys.stdout.isatty():
-        raise typer.BadParameter("give statements with --command or --file: the output is no terminal to type at")
+        raise typer.BadParameter("give statements with --command or --file: the output is not a terminal for a shell")
     _check_modules(is_typed=not texts)
     from .shell import Shell
     from .sink import RowSink
 
     if target is not None:
         if data is not None or (url is not None and _is_given(context, "url")):
-            raise typer.BadParameter("give STORE, --url or --data: one of them")
+            raise typer.BadParameter("give only one of STORE, --url and --data")
         if re.search(r"\s", target) and not Path(target).exists():
-            raise typer.BadParameter(f"{target!r} is no store: give a statement with --command")
+            raise typer.BadParameter(f"{target!r} is not a store; if it is a statement, give it with --command")
         url, data = (target, None) if _is_server(target) else (None, target)
     try:
         sink, snapshot = RowSink(form, output), moment(as_of)
@@ -125,7 +125,7 @@ def _script(file: Path | None) -> tuple[str, str]:
     try:
         return sys.stdin.read(), "standard input"
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"standard input is no text in UTF-8: see its byte {error.start}") from None
+        raise InvalidArgumentError(f"standard input is not text in UTF-8: its byte {error.start} is wrong") from None
 
 
 def _interact(shell: Shell, name: str) -> None:

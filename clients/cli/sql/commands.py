@@ -25,11 +25,11 @@ COMMANDS: Mapping[str, ShellCommand] = {
         ShellCommand("\\d", "[TABLE]", "list the tables, or describe one"),
         ShellCommand("\\dt", "", "list the tables"),
         ShellCommand("\\timing", "[on|off]", "show how long statements take"),
-        ShellCommand("\\o", "[FILE]", "write rows to a file: .parquet .csv .arrow .jsonl; without FILE, no more"),
+        ShellCommand("\\o", "[FILE]", "write rows to a file: .parquet .csv .arrow .jsonl; no FILE: end this"),
         ShellCommand("\\format", "[NAME]", "write rows as table, csv or json, and into files as parquet or arrow"),
         ShellCommand("\\i", "FILE", "run the statements of a file"),
         ShellCommand("\\?", "", "show this"),
-        ShellCommand("\\q", "", "leave; so does Ctrl-D"),
+        ShellCommand("\\q", "", "leave the shell, like Ctrl-D"),
     )
 }
 
@@ -47,9 +47,9 @@ def read_command(text: str) -> tuple[ShellCommand, str]:
         argument = argument[1:-1]
     command = COMMANDS.get(name)
     if command is None:
-        raise InvalidArgumentError(f"there is no command {name}{_nearest(name)}; \\? shows all")
+        raise InvalidArgumentError(f"there is no command {name}{_nearest(name)}; \\? shows all commands")
     if argument and not command.argument:
-        raise InvalidArgumentError(f"{name} stands alone: remove {argument!r}")
+        raise InvalidArgumentError(f"{name} takes no argument: remove {argument!r}")
     if not argument and command.argument and not command.argument.startswith("["):
         raise InvalidArgumentError(f"{name} needs an argument: {name} {command.argument}")
     return command, argument
@@ -64,7 +64,7 @@ HELP = "\n".join(
     [
         "Statements end with ; and may have several lines.",
         *(f"  {each.name} {each.argument}".ljust(20) + each.meaning for each in COMMANDS.values()),
-        "Tab completes. Ctrl-C cancels a statement, or what is typed.",
+        "Tab completes. Ctrl-C cancels a statement, or the typed text.",
     ]
 )
 """What ``\\?`` shows."""

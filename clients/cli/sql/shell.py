@@ -69,7 +69,11 @@ class Shell:
         """Close the session and the file of rows."""
         self.sink.close()
         if self._session.is_in_transaction:
-            typer.secho("the open transaction was rolled back: end it by COMMIT", fg=typer.colors.RED, err=True)
+            typer.secho(
+                "the open transaction was rolled back: end it with COMMIT to keep its changes",
+                fg=typer.colors.RED,
+                err=True,
+            )
         self._session.close()
 
     def run(self, text: str, origin: str = "") -> bool:
@@ -165,7 +169,7 @@ class Shell:
         if argument:
             if argument.lower() not in forms:
                 known_forms = ", ".join(forms)
-                raise InvalidArgumentError(f"there is no format {argument!r}; there are: {known_forms}")
+                raise InvalidArgumentError(f"there is no format {argument!r}; known: {known_forms}")
             self.sink.set_form(SqlForm(argument.lower()))
         typer.echo(f"format is {self.sink.form}")
 
@@ -193,7 +197,7 @@ def read_script(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"{path} is no text in UTF-8: see its byte {error.start}") from None
+        raise InvalidArgumentError(f"{path} is not text in UTF-8: its byte {error.start} is wrong") from None
 
 
 def _located(error: StoreError, part: ScriptPart | None, origin: str) -> str:

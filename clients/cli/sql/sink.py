@@ -53,10 +53,11 @@ class RowSink:
     def set_form(self, form: SqlForm) -> None:
         """Change the form. Raises InvalidArgumentError: it needs a file, or is not that of the file's suffix."""
         if form.needs_file and self._path is None:
-            raise InvalidArgumentError(f"{form} is for files: name one with --output FILE or \\o FILE")
+            raise InvalidArgumentError(f"{form} is only for files: name a file with --output FILE or \\o FILE")
         if self._path is not None and SUFFIXES.get(self._path.suffix, form) is not form:
             raise InvalidArgumentError(
-                f"{self._path.name} gets {SUFFIXES[self._path.suffix]}, by its suffix: choose another name for {form}"
+                f"the suffix of {self._path.name} means {SUFFIXES[self._path.suffix]}: choose another file name for "
+                f"{form}"
             )
         self._form = form
 
@@ -97,7 +98,8 @@ class RowSink:
     def _put_in_file(self, reader: pa.RecordBatchReader, form: SqlForm, path: Path) -> str:
         if self._file is not None and form.needs_file:
             raise InvalidArgumentError(
-                f"{path.name} has the rows of a statement already, and {form} holds those of one: name another file"
+                f"{path.name} already has the rows of one statement, and a file in {form} cannot take more: name "
+                "another file"
             )
         if self._file is None:
             self._file = path.open("wb")

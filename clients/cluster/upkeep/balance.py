@@ -59,8 +59,8 @@ def _found(servers: Servers) -> Found:
                 place = stats.name, tablet.partition
                 if place in found:
                     raise ConflictError(
-                        f"a tablet of table {stats.name!r} is on both {found[place][0]} and {server}: see nyala "
-                        "cluster check"
+                        f"a tablet of table {stats.name!r} is on two servers, {found[place][0]} and {server}: see "
+                        "nyala cluster check"
                     )
                 found[place] = server, tablet
     return found

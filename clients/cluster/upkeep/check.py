@@ -97,8 +97,8 @@ def _of_server(name: str, who: str, each: ServerFacts, ahead: float) -> Iterator
     for file in health.damaged:
         kind = FaultKind.QUARANTINE if file.is_quarantined else FaultKind.DAMAGED_FILE
         of = f" of tablet {file.tablet} of {file.table}" if file.table else ""
-        closed = ", which rejects all reads and writes" if file.is_quarantined else ""
-        what = f"{who}: the file {file.path}{of}{closed} is damaged: {file.why}"
+        closed = ", so the tablet rejects all reads and writes" if file.is_quarantined else ""
+        what = f"{who}: the file {file.path}{of} is damaged{closed}: {file.why}"
         yield Fault(kind=kind, server=name, table=file.table, what=what, next_step=file.next_step)
     for table, facts in each.tables.items():
         for tablet in facts.stats.tablets:
@@ -138,7 +138,7 @@ def _of_agreement(facts: Facts) -> Iterator[Fault]:
         yield Fault(
             kind=FaultKind.PLACEMENT,
             what=f"{told} have different placement files: a new tablet may be created on two servers, or on none",
-            next_step="give all servers the same file, and restart those that had another",
+            next_step="give all servers the same file, and restart the servers that had another file",
         )
 
 
@@ -220,7 +220,8 @@ def _of_tablets(
                 kind=FaultKind.TABLET_DOUBLED,
                 table=table,
                 what=f"{_one(partition)} of table {table!r} is on {named}: scans of the table fail",
-                next_step="stop writing to the table, and see which server has its rows: nyala scan with --url of each",
+                next_step="stop writing to the table, and find out which server has its rows: run nyala scan with the "
+                "--url of each server",
             )
     for told, partitions in missing.items():
         yield _of_missing(table, told, partitions, facts, away)
@@ -250,7 +251,7 @@ def _of_missing(
         return Fault(kind=FaultKind.TABLET_AWAY, server=gone[0], table=table, what=what)
     lacking = [name for name, each in facts.items() if table not in each.tables]
     who = f"; {', '.join(lacking)} does not have the table" if lacking else ""
-    said = f", though other servers name {', '.join(told)} for it" if told else ""
+    said = f", although other servers report that {', '.join(told)} has it" if told else ""
     return Fault(
         kind=FaultKind.TABLET_MISSING,
         table=table,
@@ -290,5 +291,5 @@ def _of_move(move: MoveState) -> Fault:
         table=move.table,
         what=f"tablet {move.tablet} of table {move.table!r} moves from {move.source} to {move.to}: {state}",
         is_error=False,
-        next_step="if no `nyala tablet move` of it is running, run the command again",
+        next_step="if no `nyala tablet move` of this tablet is running, run the command again",
     )

@@ -83,7 +83,7 @@ def _of_standby(
         return _Wrong(
             FaultKind.STANDBY_ELSEWHERE,
             what,
-            "start it with the store's name that the others have, or remove it from this server's locations",
+            "start this process with the store name of the other processes, or remove it from this server's locations",
         )
     if found.trouble:
         return _Wrong(FaultKind.STANDBY_TROUBLE, f"could not take the store over: {found.trouble}")
@@ -98,7 +98,7 @@ def _of_standby(
     if seen and held and (seen.epoch, seen.process) != (held.epoch, held.process):
         other = " or ".join(seen.locations) or f"the process {seen.process}"
         what = f"reports that {other} has the store (epoch {seen.epoch})"
-        return _Wrong(FaultKind.STANDBY_ELSEWHERE, what, "check that it uses the same bucket as the others")
+        return _Wrong(FaultKind.STANDBY_ELSEWHERE, what, "check that it uses the same bucket as the other processes")
     return None
 
 

@@ -245,8 +245,8 @@ def _why_another_past(service: StoreService, last: Backup, about: TableDescripti
     if rows == last.table_rows:
         return None
     return (
-        f"the table had {last.table_rows:,} rows at the last backup, and now has {rows:,} as of then: its store was "
-        "put back to an earlier state, or its ttl was another one meanwhile"
+        f"the table had {last.table_rows:,} rows at the last backup, but now has {rows:,} at the same timestamp: its "
+        "store was put back to an earlier state, or its ttl was different meanwhile"
     )
 
 
@@ -361,8 +361,8 @@ def _sums(
         raise CorruptionError(
             str(folder),
             0,
-            f"the table has {found.rows:,} rows with the checksum {found.checksum}, and its changes since the last "
-            "backup add up to {:,} with {}: take a full backup (force_full, --force-full)".format(*total_of(sums)),
+            f"the table has {found.rows:,} rows with the checksum {found.checksum}, but the last backup and the later "
+            "changes give {:,} rows with {}: take a full backup (force_full, --force-full)".format(*total_of(sums)),
         )
     is_as_planned = [label_of(each.server, each.tablet) for each in found.tablets] == plan.tablets
     return found.tablets if is_as_planned else None, found.rows, found.checksum
@@ -404,5 +404,5 @@ def _same_columns(left: TableDescription, right: TableDescription) -> bool:
 def _gone(error: SnapshotTooOldError) -> SnapshotTooOldError:
     return SnapshotTooOldError(
         f"{error.message}. The changes since the last backup are no longer kept: take a full backup (force_full, "
-        "--force-full), and back up more often or keep history longer (history_max_age_seconds)"
+        "--force-full), and back up more often or keep a longer history (history_max_age_seconds)"
     )

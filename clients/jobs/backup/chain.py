@@ -54,7 +54,7 @@ class _Span(BaseModel, frozen=True):
         if (self.kind == "full") != (self.since is None):
             raise ValueError("an increment must have `since`, and a full backup must not")
         if self.since is not None and self.since >= self.until:
-            raise ValueError(f"it begins at {self.since}, which is not before its end {self.until}")
+            raise ValueError(f"the start {self.since} of the backup is not before its end {self.until}")
         return self
 
 
@@ -91,7 +91,7 @@ class Backup(_Span, frozen=True):
         if strange := {part.tablet for part in self.parts} - set(self.tablets):
             raise ValueError(f"it has parts of tablets that the table does not have: {', '.join(map(str, strange))}")
         if self.kind == "full" and any(part.kind != "rows" for part in self.parts):
-            raise ValueError("it is a full backup, but has a part with changes")
+            raise ValueError("this full backup has a part of an increment")
         if self.sums is not None and total_of(self.sums) != (self.table_rows, self.checksum):
             raise ValueError("the checksums of its tablets do not add up to the table's checksum")
         return self
@@ -171,8 +171,8 @@ class TableBackups:
         known = ", ".join(str(until) for until in sorted(backup.until for backup in self.finished.values()))
         raise ConflictError(
             f"the chain of backups up to {wanted.moment} is broken: the increment that ends at {increment.until} "
-            f"begins at {increment.since}, and no backup in {self.folder} ends there (they end at {known}). Restore at "
-            "an earlier moment, and take a full backup"
+            f"begins at {increment.since}, but no backup in {self.folder} ends at that time (the backups end at "
+            f"{known}). Restore an earlier moment, and take a full backup"
         )
 
 
@@ -214,8 +214,8 @@ def backups_of(root: Folder, about: TableDescription) -> TableBackups:
     is_other = not mine and not unsaid and about.stores
     if chosen.last and (is_other or key_columns(chosen.last.table) != key_columns(about)):
         raise InvalidArgumentError(
-            f"{chosen.folder} holds backups of another table with the id {about.table_id}, {chosen.last.table.name!r}: "
-            "use a separate place for the backups of each store"
+            f"{chosen.folder} holds backups of another table, {chosen.last.table.name!r}, which also has the id "
+            f"{about.table_id}: use a separate place for the backups of each store"
         )
     return chosen
 

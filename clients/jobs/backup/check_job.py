@@ -73,7 +73,7 @@ def check_cluster(
     if not checksums and compare is None:
         return found
     if any(server.state in ("away", "failed") for server in found.servers):
-        return _with_faults(found, [_fault("no rows were read: checksums need an answer of every server")])
+        return _with_faults(found, [_fault("no rows were read: checksums need an answer from every server")])
     snapshot = compare.snapshot if compare else snapshot_of(service, as_of)
     if snapshot is None:
         return _with_faults(found, [_fault("the earlier check has no checksums to compare with")])
@@ -109,7 +109,7 @@ def _differences(now: list[TableChecksum], before: list[TableChecksum]) -> Itera
     for old in before:
         new = known.get(old.table)
         if new is None:
-            yield _fault(f"table {old.table!r} of the earlier check was not read now", old.table)
+            yield _fault(f"table {old.table!r} was in the earlier check, but was not read now", old.table)
         elif not new.is_same(old):
             rows = f"{old.rows:,} rows, checksum {old.checksum}; now {new.rows:,} rows, checksum {new.checksum}"
             yield _fault(f"table {old.table!r} differs as of {old.snapshot}: it had {rows}", old.table)

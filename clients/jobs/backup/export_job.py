@@ -93,7 +93,9 @@ def export(
         parts = dict(run_tasks(runner, write_part, tasks, lambda part: part.rows, f"export {table}", show))
         check_count(f"table {table!r}", sum(part.rows for part in parts.values()), plan.rows)
         if plan.columns != _columns(link, asked):  # two columns may have had one name
-            raise ConflictError(f"the columns of table {table!r} changed during the export: empty {place}, start again")
+            raise ConflictError(
+                f"the columns of table {table!r} changed during the export: empty {place} and start again"
+            )
         made = ExportResult(
             table=table,
             snapshot=plan.snapshot,

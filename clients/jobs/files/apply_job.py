@@ -115,7 +115,8 @@ def _apply(
                 transaction.write(changes.about.name, part, operation)
     except RowErrors as error:
         error.add_note(
-            f"this is batch {number + 1} of {changes.file}; none of it was applied, all earlier batches were"
+            f"this is batch {number + 1} of {changes.file}; no row of this batch was applied, all earlier batches were "
+            "applied"
         )
         raise
     assert transaction.result is not None

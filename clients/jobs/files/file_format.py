@@ -77,6 +77,6 @@ def format_of(path: str, options: ReadOptions) -> tuple[str, str | None]:
     name = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
     if name is None:
         raise InvalidArgumentError(
-            f"{path}: unknown suffix; known: {known}, also with .gz or .zst; else give a format (--format)"
+            f"{path}: unknown suffix; known: {known}, also with .gz or .zst; otherwise give a format (--format)"
         )
     return name, compression

@@ -161,8 +161,8 @@ class _Follower:
             raise NotFoundError(f"there is no folder {folder}")
         if len(about.stores) > 1:
             raise InvalidArgumentError(
-                f"several servers share the table {table!r}, and a commit on several servers is not one commit: load "
-                "the files by `nyala load`"
+                f"several servers share the table {table!r}, and one commit cannot cover several servers: load the "
+                "files with `nyala load`"
             )
         database = Database(link.service)
         self._files = database.create_table(

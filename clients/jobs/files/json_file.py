@@ -282,7 +282,7 @@ def _by_python(
             where = f"row {row}" if line is None else f"line {line}"
             raise InvalidArgumentError(f"{where}: the table has no column {min(unknown)!r}; it has {known}")
         elif not value.keys() & columns.keys():
-            bad.append(BadRow(row, line, "it has no column of the table", value))
+            bad.append(BadRow(row, line, "it has none of the columns of the table", value))
         else:
             seen += [name for name in value if name in columns and name not in seen]
             good.append((row, line, value))

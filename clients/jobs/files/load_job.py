@@ -117,7 +117,7 @@ def _rejects(
     if path is None:
         return None
     if executor != "local":
-        raise InvalidArgumentError("rejects needs a load in this process: leave out the executor")
+        raise InvalidArgumentError("rejects works only if this process loads the files: leave out the executor")
     names = [column.name for column in about.columns]
     notes = OTHER_NOTES if set(NOTES) & set(names) else NOTES
     if any(file.format in ("json", "jsonl") for file in files):

@@ -83,8 +83,9 @@ class BatchApplier:
             self.counts.last_reason = next(iter(next(filter(None, rejects)).values()))
         if self._rejects_max is not None and self.counts.rejects > self._rejects_max:
             raise InvalidArgumentError(
-                f"{counted(self.counts.rejects, 'message')} could not be applied, and {self._rejects_max:,} may be; "
-                f"they are in the table nyala_rejects; the last one: {self.counts.last_reason}"
+                f"{counted(self.counts.rejects, 'message')} could not be applied, more than rejects_max "
+                f"({self._rejects_max:,}); see them in the table nyala_rejects; the reason of the last message: "
+                f"{self.counts.last_reason}"
             )
 
     def _decoded(self, messages: Messages) -> list[Decoded]:

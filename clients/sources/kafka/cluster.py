@@ -63,7 +63,7 @@ class Cluster:
         if not group or "/" in group:
             raise InvalidArgumentError("the name of the group must not be empty, nor have a slash")
         if taken := _OWN & options.keys():
-            raise InvalidArgumentError(f"the option {min(taken)} is not free: positions are kept in the store")
+            raise InvalidArgumentError(f"the option {min(taken)} cannot be set: the store keeps the positions")
         self.servers = ",".join(host if ":" in host else f"{host}:{_PORT}" for host in hosts)
         self._config: dict[str, Any] = {
             **_DEFAULTS,

@@ -54,7 +54,9 @@ def consumer(
     chosen = dict(topics) if isinstance(topics, Mapping) else {each: each for each in topics}
     for topic, table in chosen.items():
         if table in (POSITIONS, REJECTS):
-            raise InvalidArgumentError(f"{table!r} is a table of the consumer itself: name that of {topic} with --as")
+            raise InvalidArgumentError(
+                f"{table!r} is a table of the consumer itself: give topic {topic} another table with --as"
+            )
     _check("format", format, FORMATS)
     _check("start", start, STARTS)
     _check("operation", str(op), OPERATIONS)
@@ -62,7 +64,7 @@ def consumer(
     if format.startswith("debezium") and operation.base is not Operation.UPSERT:
         raise InvalidArgumentError("messages of Debezium are changes, which are upserted and deleted: leave --op out")
     if rejects_max is not None and rejects_max < 0:
-        raise InvalidArgumentError(f"rejects_max must not be negative, and is {rejects_max}")
+        raise InvalidArgumentError(f"rejects_max must be at least 0, not {rejects_max}")
     names = [key] if isinstance(key, str) else list(key)
     tables = {
         topic: (TopicTable(database, topic, table, names, operation), _format(format, registry))
@@ -142,14 +144,14 @@ def consume(
 def _check(what: str, given: str, possible: Sequence[str]) -> None:
     if given not in possible:
         raise InvalidArgumentError(
-            f"{given!r} is no {what} of messages: give one of {', '.join(possible)}{perhaps(given, possible)}"
+            f"{given!r} is not a {what} of messages: give one of {', '.join(possible)}{perhaps(given, possible)}"
         )
 
 
 def _format(name: str, registry: str) -> Format:
     if not name.endswith("avro"):
         if registry:
-            raise InvalidArgumentError(f"the format {name} needs no registry of schemas: leave it out")
+            raise InvalidArgumentError(f"the format {name} needs no registry of schemas: leave the registry out")
         return {"json": JsonFormat, "arrow": ArrowFormat, "debezium-json": DebeziumJson}[name]()
     if not registry:
         raise InvalidArgumentError(f"the format {name} needs a registry of schemas, as in --registry http://host:8081")

@@ -149,14 +149,14 @@ class Member:
         table = self._partitions.row(partition).tables[0].target
         if table != self._topics[partition.topic][0].name:
             raise ConflictError(
-                f"the group has applied {partition} to the table {table!r} so far: name that table, or give another "
+                f"so far the group has applied {partition} to the table {table!r}: name that table, or give another "
                 "--group, which begins anew"
             )
         if was.cluster and now.cluster and was.cluster != now.cluster and not self._accept_gap:
             raise ConflictError(
-                f"the position of {partition} is one of the cluster {was.cluster}, and this is {now.cluster}: give "
-                "another --group, which begins anew; if the topic moved here, --accept-gap continues with its oldest "
-                "message"
+                f"the position of {partition} is from the Kafka cluster {was.cluster}, but this is the cluster "
+                f"{now.cluster}: give another --group, which begins anew; if the topic moved here, --accept-gap "
+                "continues with the oldest message of the topic"
             )
         is_other = (was.topic_id, was.cluster) != (now.topic_id or was.topic_id, now.cluster or was.cluster)
         if low <= offset <= high and not (is_other and was.topic_id):
@@ -168,14 +168,14 @@ class Member:
 
     def _gone(self, partition: Partition, offset: int, low: int, high: int) -> ConflictError:
         why = (
-            f"messages {offset} to {low - 1} of {partition} are gone before they were applied (the topic keeps "
+            f"messages {offset} to {low - 1} of {partition} were deleted before they were applied (the topic keeps "
             f"{low} to {high - 1})"
             if offset < low
-            else f"the position of {partition} is {offset}, and the topic ends at {high}: it was made anew"
+            else f"the position of {partition} is {offset}, but the topic ends at {high}: the topic was created again"
         )
         return ConflictError(
-            f"{why}. All messages before are applied, and nothing after. Let the source send its rows again, as by a "
-            f"new snapshot of Debezium, or keep messages longer (retention.ms); then --accept-gap continues with the "
+            f"{why}. All earlier messages are applied, and no later ones. Let the source send its rows again, as by a "
+            "new snapshot of Debezium, or keep messages longer (retention.ms); then --accept-gap continues with the "
             f"oldest message, {low}"
         )
 

@@ -137,7 +137,9 @@ class Partitions:
             staging.commit()
         except RowErrors as error:
             if is_lost_race(error):
-                raise ConflictError(f"another process moved {partition} meanwhile: start again") from None
+                raise ConflictError(
+                    f"another process changed the position of {partition} meanwhile: start again"
+                ) from None
             raise
         self._rows[partition] = after
 

@@ -101,8 +101,8 @@ class TopicTable:
                 if self._new_in(shape):
                     raise ConflictError(
                         f"messages of the topic {self._topic} have the new fields "
-                        f"{', '.join(each.name for each in new)}, which the table {self.name!r} cannot get "
-                        f"({error.message}); everything before them is applied: add columns for them, and start again"
+                        f"{', '.join(each.name for each in new)}, but the table {self.name!r} cannot get columns for "
+                        f"them ({error.message}); all earlier messages are applied: add the columns, and start again"
                     ) from None
             self.refresh()
         self._shape = shape
@@ -149,7 +149,7 @@ class TopicTable:
                 why = f"column {column.name!r} is NULL, and the table does not allow it"
                 wrong = dict.fromkeys(map(int, np.flatnonzero(is_wrong)), why) | wrong
         if self._op.base is Operation.INSERT and part.is_delete.any():
-            why = "it deletes its key, and messages of the topic are only inserted"
+            why = "it deletes its key, but messages of the topic are only inserted"
             wrong = dict.fromkeys(map(int, np.flatnonzero(part.is_delete)), why) | wrong
         if not wrong:
             fitted = parts[0]

@@ -25,7 +25,7 @@ def lists_of_text(text: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
     if not pc.all(
         pc.match_substring_regex(whole, r"^\{([^{]|$)"), min_count=0
     ).as_py():  # bounds come before the first brace
-        raise ValueError("an array of several dimensions, or with bounds of its own, is not a list")
+        raise ValueError("an array with several dimensions, or with its own lower bound, is not a list")
     if pc.any(pc.match_substring_regex(whole, r'["\\]')).as_py():
         items, offsets = _quoted(whole)
         return items, offsets, nulls

@@ -96,15 +96,15 @@ def read_table(cursor: Any, name: str) -> CatalogTable:
     oid, file, last, schema, table, kind, identity, persistence, is_key_identity, key, is_deferrable = row
     why = None
     if kind != "r":
-        why = "is no plain table: name the tables themselves, of a partitioned table its partitions"
+        why = "is not a plain table: name plain tables; instead of a partitioned table, name its partitions"
     elif persistence != "p":
-        why = "is not in the WAL: ALTER TABLE ... SET LOGGED first"
+        why = "is not written to the WAL: run ALTER TABLE ... SET LOGGED first"
     elif not key:
         why = f"has no primary key: ALTER TABLE {name} ADD PRIMARY KEY (...) first"
     elif is_deferrable:  # rows of one statement may share a key for a moment, or changes are refused once published
         why = "has a DEFERRABLE primary key, whose changes cannot be followed: make it NOT DEFERRABLE first"
     elif identity == "n" or (identity == "i" and not is_key_identity):
-        why = f"does not tell the keys of changed rows: ALTER TABLE {name} REPLICA IDENTITY DEFAULT first"
+        why = f"does not report the keys of changed rows: ALTER TABLE {name} REPLICA IDENTITY DEFAULT first"
     if why:
         raise InvalidArgumentError(f"the table {name} {why}")
     return CatalogTable(oid, file, last, f"{_quoted(schema)}.{_quoted(table)}", read_columns(cursor, oid), key)

@@ -124,6 +124,6 @@ class Dsn:
 def lost_changes(why: str) -> ConflictError:
     """Return the error of changes that PostgreSQL no longer has."""
     return ConflictError(
-        f"changes since the last commit are lost ({why}); the tables are as they were then: copy them again with "
+        f"changes since the last commit are lost ({why}); the tables are as of that commit: copy them again with "
         "--again"
     )

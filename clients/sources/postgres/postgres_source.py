@@ -144,6 +144,6 @@ def target_of(table: str) -> str:
     """
     match = _LAST_NAME.search(table.strip())
     if match is None:
-        raise InvalidArgumentError(f"{table!r} is no name of a table: give schema.table, as in public.orders")
+        raise InvalidArgumentError(f"{table!r} is not the name of a table: give schema.table, as in public.orders")
     quoted, plain = match.groups()
     return quoted.replace('""', '"') if quoted is not None else plain.lower()

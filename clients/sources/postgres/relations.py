@@ -116,7 +116,7 @@ def _check_gone(table: SourceTable, relation: Relation, catalog: Mapping[str, Ca
     for column in table.columns:
         name = now.get(column.detail["number"])
         if column.name not in names and name is not None:
-            became = f" to {name!r}" if name != column.name else ", and has its name again since"
+            became = f" to {name!r}" if name != column.name else ", and has its old name again"
             raise _changed(table, f"the column {column.name!r} was renamed{became}")
 
 
@@ -142,18 +142,18 @@ def _check_added(
             "again",
         )
     if now is not None and any(last < each < now.number for each in dropped):  # the stream would have it before
-        raise _changed(table, f"the column {column.name!r} was dropped, and another one has its name")
+        raise _changed(table, f"the column {column.name!r} was dropped, and another column has its name now")
     if now is not None and now.has_default and now.missing is None:
         raise _changed(
             table,
-            f"the column {column.name!r} was added with a default that differs between rows, or has got one "
-            "since, so the stream does not tell what the rows from before have",
+            f"the column {column.name!r} was added with a default that differs between rows, or it has got such a "
+            "default since, so the values of earlier rows are unknown",
         )
 
 
 def _check_kept(table: SourceTable, old: SourceColumn, column: SourceColumn) -> None:
     if old.detail["number"] != column.detail["number"]:
-        raise _changed(table, f"the column {old.name!r} was dropped, and another one has its name")
+        raise _changed(table, f"the column {old.name!r} was dropped, and another column has its name now")
     was, now = ((each.detail["oid"], each.detail["modifier"]) for each in (old, column))
     if not grows(was, now):
         raise _changed(table, f"the column {old.name!r} got another type: {old.type} became {column.type}")
@@ -172,9 +172,9 @@ def _check_key(table: SourceTable, relation: Relation) -> None:
     names = {column.name for column in relation.columns}
     key = [column.name for column in relation.columns if column.is_key]
     if relation.identity == "n":
-        raise _changed(table, "it no longer tells the keys of changed rows (REPLICA IDENTITY NOTHING)")
+        raise _changed(table, "it no longer reports the keys of changed rows (REPLICA IDENTITY NOTHING)")
     if not set(table.key) <= names or (relation.identity != "f" and set(key) != set(table.key)):
-        raise _changed(table, f"its changes now come by the key ({', '.join(key)}), not ({', '.join(table.key)})")
+        raise _changed(table, f"its changes now have the key ({', '.join(key)}), not ({', '.join(table.key)})")
 
 
 def _check_catalog_key(table: SourceTable, cursor: Any) -> None:
@@ -187,6 +187,6 @@ def _check_catalog_key(table: SourceTable, cursor: Any) -> None:
 
 def _changed(table: SourceTable, why: str) -> SourceChangedError:
     return SourceChangedError(
-        f"{table.name} changed: {why}; all transactions before are applied, and nothing is lost: copy the tables again "
-        "with --again"
+        f"{table.name} changed: {why}; all earlier transactions are applied, and nothing is lost: copy the tables "
+        "again with --again"
     )

@@ -75,8 +75,8 @@ def take_lock(cursor: Any, memo: Memo) -> None:
             return
         if time.monotonic() > until:
             raise ConflictError(
-                f"another process runs this mirror (its replication slot is {memo.slot}): stop it first, or give this "
-                "one another --source"
+                f"another process runs this mirror (its replication slot is {memo.slot}): stop that process first, or "
+                "give this process another --source"
             )
         time.sleep(_LOCK_PAUSE_SECONDS)
 
@@ -104,7 +104,7 @@ def check_slot(cursor: Any, memo: Memo, after: str) -> None:
     cursor.execute("SELECT system_identifier::text FROM pg_control_system()")
     if (system := cursor.fetchone()[0]) != memo.system:
         raise NotFoundError(
-            f"this is another PostgreSQL cluster (system {system}) than the one that was mirrored ({memo.system}): "
+            f"this PostgreSQL cluster (system {system}) is not the cluster that was mirrored (system {memo.system}): "
             "correct the address, or copy the tables again with --again"
         )
     cursor.execute(
@@ -115,16 +115,16 @@ def check_slot(cursor: Any, memo: Memo, after: str) -> None:
     row = cursor.fetchone()
     if row is None:
         raise NotFoundError(
-            f"the replication slot {memo.slot} was dropped, and the changes since the last commit with it; the tables "
-            "are as they were then: copy them again with --again"
+            f"the replication slot {memo.slot} was dropped, so the changes since the last commit are lost; the tables "
+            "are as of that commit: copy them again with --again"
         )
     is_beyond, confirmed, status = row
     if status == "lost":
         raise lost_changes(f"the slot {memo.slot} needed WAL beyond max_slot_wal_keep_size")
     if is_beyond:
         raise ConflictError(
-            f"the replication slot {memo.slot} is at {confirmed}, beyond the commit at {after}, the last in the store; "
-            "the store was restored, or another reader used the slot: copy the tables again with --again"
+            f"the replication slot {memo.slot} is at {confirmed}, beyond the commit at {after}, the last commit in the "
+            "store: the store was restored, or another reader used the slot; copy the tables again with --again"
         )
 
 
@@ -137,6 +137,6 @@ def check_publication(cursor: Any, memo: Memo, tables: Mapping[int, str]) -> Non
     published = {row[0] for row in cursor}
     if missing := [name for oid, name in tables.items() if oid not in published]:
         raise NotFoundError(
-            f"{missing[0]} was dropped, or taken out of the publication {memo.slot}: its changes no longer come; copy "
-            "the tables again with --again, without it if it is gone"
+            f"{missing[0]} was dropped, or taken out of the publication {memo.slot}: its changes no longer arrive; "
+            "copy the tables again with --again, and leave out a table that was dropped"
         )

@@ -133,7 +133,7 @@ def _read_rows(view: np.ndarray, at: np.ndarray, columns: int) -> tuple[list[Cel
     """Return the cells of rows that begin at ``at``, and where the rows end."""
     counts = (view[at].astype(np.int64) << 8) | view[at + 1]
     if (counts != columns).any():
-        raise InternalError(f"a row of the stream has {counts[counts != columns][0]} columns, and not {columns}")
+        raise InternalError(f"a row of the stream has {counts[counts != columns][0]} columns, not {columns}")
     at = at + 2
     cells = []
     for _ in range(columns):

@@ -120,7 +120,7 @@ def refusal(table: str, column: str, type_name: str) -> InvalidArgumentError:
     hint = (
         "give it a precision of at most 38 digits, as in numeric(18,4)"
         if type_name.startswith("numeric")
-        else ("mirror a table or a copy without it, or change its type, to text for example")
+        else ("mirror a copy of the table without this column, or change its type, for example to text")
     )
     return InvalidArgumentError(
         f"{table}: column {column!r} has the type {type_name}, which cannot be mirrored: {hint}"
@@ -146,8 +146,8 @@ def cells_of_text(text: pa.Array, oid: int, word: str, table: str, column: str) 
 
 def _not_fitting(table: str, column: str, word: str, why: str) -> SourceChangedError:
     return SourceChangedError(
-        f"{table}: a value of the column {column!r} does not fit the type {word} ({why}); all transactions "
-        "before it are applied: correct the value in the source, and copy the tables again with --again"
+        f"{table}: a value of the column {column!r} does not fit the type {word} ({why}); all earlier transactions are "
+        "applied: correct the value in the source, and copy the tables again with --again"
     )
 
 

@@ -97,13 +97,15 @@ class _AlterSteps:
             return
         definition, is_key = definition_of(action, adds=True)
         if is_key:
-            raise InvalidArgumentError(f"column {name!r} cannot join the primary key, which never changes")
+            raise InvalidArgumentError(f"column {name!r} cannot be added to the primary key, which never changes")
         self._types[name] = definition.type
         self.steps.append(steps.AddColumn.model_validate(definition.model_dump()))
 
     def _drop_column(self, action: exp.Drop) -> None:
         if action.args.get("kind") != "COLUMN":
-            raise InvalidArgumentError("ALTER TABLE drops columns and partitions: there are no other constraints")
+            raise InvalidArgumentError(
+                "ALTER TABLE drops only columns and partitions: a table has no constraints to drop"
+            )
         for each in action.args["tables"]:
             name = name_of(each)
             if not (action.args.get("exists") and name not in self._types):
@@ -156,7 +158,8 @@ class _AlterSteps:
             option, value = setting(each)
             if option not in _SETTINGS:
                 raise InvalidArgumentError(
-                    f"the option {option!r} of column {name!r} cannot be changed: these can: {', '.join(_SETTINGS)}"
+                    f"the option {option!r} of column {name!r} cannot be changed; only these can: "
+                    f"{', '.join(_SETTINGS)}"
                 )
             self.steps.append(_SETTINGS[option].model_validate({"name": name, option: value}))
 

@@ -99,7 +99,10 @@ def _expressions(each: exp.EQ, count: int) -> list[exp.Expr]:
     else:
         answer = []
     if len(answer) != count:
-        raise InvalidArgumentError(f"SET gives {count} columns values by {shown(value)}: write one value for each")
+        raise InvalidArgumentError(
+            f"SET has {count} columns, but {shown(value)} does not have a value for each: write one value for each "
+            "column"
+        )
     return answer
 
 

@@ -150,7 +150,8 @@ def definition_of(node: exp.ColumnDef, adds: bool = False) -> tuple[ColumnDefini
             parts |= settings_of(kind.expressions, name)
         else:
             raise InvalidArgumentError(
-                f"column {name!r} cannot have {shown(constraint)}: there are PRIMARY KEY, NOT NULL, DEFAULT, COMMENT"
+                f"column {name!r} cannot have {shown(constraint)}: it can have PRIMARY KEY, NOT NULL, DEFAULT and "
+                "COMMENT"
             )
     if is_key:
         parts["nullable"] = False
@@ -183,9 +184,7 @@ def settings_of(nodes: Iterable[exp.Expr], name: str) -> dict[str, Any]:
     for node in nodes:
         option, value = setting(node)
         if option not in COLUMN_OPTIONS:
-            raise InvalidArgumentError(
-                f"column {name!r} has no option {option!r}: known are {', '.join(COLUMN_OPTIONS)}"
-            )
+            raise InvalidArgumentError(f"column {name!r} has no option {option!r}; known: {', '.join(COLUMN_OPTIONS)}")
         answer[option] = value
     return answer
 

@@ -95,7 +95,9 @@ def tried(turns: Turns, table: TableDescription, attempt: Callable[[], _Found]) 
                 return attempt()
             except ConflictError as error:
                 if number == TRIES - 1:
-                    raise ConflictError(f"{error.message}; {TRIES} tries met other changes: try again later") from None
+                    raise ConflictError(
+                        f"{error.message}; {TRIES} tries conflicted with other changes: try again later"
+                    ) from None
                 _pause(number)
     raise AssertionError("the last try returns or raises")
 

@@ -181,7 +181,7 @@ def _take_property(parts: _Parts, node: exp.Expr) -> None:
         parts.options[name] = value
     else:
         options = ", ".join([*_OWN_OPTIONS, *TableOptions.model_fields])
-        raise InvalidArgumentError(f"there is no table option {name!r}: known are {options}")
+        raise InvalidArgumentError(f"there is no table option {name!r}; known: {options}")
 
 
 def _definition(name: str, parts: _Parts, is_optional: bool) -> TableDefinition:
@@ -210,7 +210,9 @@ def _create_as(
     query: exp.Expr, name: str, parts: _Parts, is_optional: bool, replaces: bool, store: StoreService, read: Read
 ) -> Changed:
     if parts.columns:
-        raise InvalidArgumentError("CREATE TABLE AS takes the types of the query: leave them out, or use CAST there")
+        raise InvalidArgumentError(
+            "CREATE TABLE AS takes its types from the query: leave out the types, or use CAST in the query"
+        )
     if not replaces and name in store.tables():
         if is_optional:
             return Changed(CREATE_AS, 0)
@@ -222,11 +224,13 @@ def _create_as(
     rows = read(query.copy(), store.now(), {})
     if parts.names:
         if len(parts.names) != rows.num_columns:
-            raise InvalidArgumentError(f"CREATE TABLE names {len(parts.names)} columns and has {rows.num_columns}")
+            raise InvalidArgumentError(
+                f"CREATE TABLE names {len(parts.names)} columns, but the query has {rows.num_columns}"
+            )
         rows = rows.rename_columns(parts.names)
     refuse_repeated(rows.column_names, "the query of CREATE TABLE")
     if missing := [each for each in parts.key if each not in rows.column_names]:
-        raise InvalidArgumentError(f"PRIMARY KEY names {missing[0]!r}, which is no column of the query")
+        raise InvalidArgumentError(f"PRIMARY KEY names {missing[0]!r}, which is not a column of the query")
     names = parts.key + [each for each in rows.column_names if each not in parts.key]
     parts.columns = [_held(rows.schema.field(each)) for each in names]
     definition = _definition(name, parts, False)

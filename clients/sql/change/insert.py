@@ -57,7 +57,9 @@ def _rows(tree: exp.Insert, names: list[str], is_listed: bool, target: ChangeTar
     if tree.args.get("default"):
         first = next((name for name in names if target.columns[name].default_expression is None), None)
         if first is None:
-            raise InvalidArgumentError(f"all columns of table {target.name!r} have computed defaults: name a value")
+            raise InvalidArgumentError(
+                f"all columns of table {target.name!r} have computed defaults: give at least one value"
+            )
         return pa.table({first: default_of(target.columns[first])})
     while isinstance(source, exp.Subquery) and not source.args.get("alias"):
         source = source.this
@@ -136,7 +138,8 @@ def _is_left_out(cells: list[exp.Expr], about: ColumnSchema) -> bool:
     if all(map(is_default, cells)):
         return True
     raise InvalidArgumentError(
-        f"column {about.name!r} has DEFAULT in some rows of VALUES: its default is computed, so use one INSERT for them"
+        f"column {about.name!r} has DEFAULT in some rows of VALUES: its default is computed, so insert these rows with "
+        "a separate INSERT"
     )
 
 
@@ -189,7 +192,8 @@ def _complete(rows: pa.Table, target: ChangeTarget) -> pa.Table:
 def _refuse_numbered(conflict: exp.OnConflict | None, target: ChangeTarget) -> None:
     if conflict is not None and (conflict.expressions or conflict.args.get("conflict_keys")):
         raise InvalidArgumentError(
-            f"the store numbers new rows of table {target.name!r}, so none is there already: leave out ON CONFLICT"
+            f"the store gives new numbers to the rows of table {target.name!r}, so there is no conflict: leave out ON "
+            "CONFLICT"
         )
 
 
@@ -305,5 +309,5 @@ def _refuse_twice(rows: pa.Table, target: ChangeTarget) -> None:
     row = min(set(range(rows.num_rows)) - set(first))
     cells = ", ".join(f"{name}={rows.column(name)[row]}" for name in target.key)
     raise InvalidArgumentError(
-        f"two rows have the key ({cells}): ON CONFLICT DO UPDATE of table {target.name!r} takes each key once"
+        f"two rows have the key ({cells}): ON CONFLICT DO UPDATE of table {target.name!r} accepts each key only once"
     )

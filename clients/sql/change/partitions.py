@@ -71,7 +71,7 @@ def _end(nodes: list[exp.Expr], unbounded: str) -> list[Any] | None:
     if unbounded == "MINVALUE" and words == [""] * len(given) + ["MINVALUE"] * (len(nodes) - len(given)):
         return given
     raise InvalidArgumentError(
-        "FROM takes MINVALUE after its other values, and TO takes MAXVALUE only in place of all values"
+        "in FROM, MINVALUE must come after all other values; in TO, MAXVALUE must replace all values"
     )
 
 

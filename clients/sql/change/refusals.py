@@ -10,24 +10,24 @@ from ....schemas.errors import InvalidArgumentError
 
 _KINDS = {
     "VIEW": "there are no views: keep the query in a table by CREATE TABLE ... AS, or write it as WITH",
-    "INDEX": "there are no indexes: rows are found by the primary key, so choose its columns by what you look for",
-    "FUNCTION": "there are no functions of users: write the expression in each statement",
+    "INDEX": "there are no indexes: rows are found by the primary key, so put the columns that you search into the key",
+    "FUNCTION": "there are no user-defined functions: write the expression in each statement",
     "PROCEDURE": "there are no procedures: send the statements one by one, in a transaction",
     "TRIGGER": "there are no triggers: read the changes of a table by changes()",
     "SEQUENCE": "there are no sequences: a table with the option unique_key = false numbers its rows",
-    "SCHEMA": "there is one schema, public: put what divides the tables into their names",
+    "SCHEMA": "there is one schema, public: use prefixes in the names of tables instead",
     "DATABASE": "a store is one database: open another store",
-    "TYPE": "there are no types of users: use those of columns",
+    "TYPE": "there are no user-defined types: use the types of columns",
     "USER": "there are no users in SQL: see the settings of the server",
-    "ROLE": "there are no roles in SQL: grant to a role by grant()",
+    "ROLE": "there are no roles in SQL: grant to a role with grant()",
 }
 _STATEMENTS = {
-    "GRANT": "grants are given by grant(), not by SQL",
-    "REVOKE": "grants are taken by revoke(), not by SQL",
-    "COPY": "files are loaded by the job that loads, and exported by the one that exports, not by SQL",
-    "VACUUM": "a store needs no VACUUM: maintenance runs by itself; maintain() runs it at once",
-    "ANALYZE": "a store needs no ANALYZE: it knows its rows",
-    "LOCK": "there are no locks of tables: a statement is one commit, and conflicts are found by themselves",
+    "GRANT": "SQL cannot give grants: use grant()",
+    "REVOKE": "SQL cannot take grants back: use revoke()",
+    "COPY": "SQL does not read or write files: use the jobs load and export",
+    "VACUUM": "a store needs no VACUUM: maintenance runs automatically; maintain() runs it at once",
+    "ANALYZE": "a store needs no ANALYZE: it needs no statistics",
+    "LOCK": "there are no table locks: a statement is one commit, and conflicts are detected automatically",
     "SET": "there are no settings of a session in SQL",
     "CALL": "there are no procedures: send the statements one by one, in a transaction",
 }
@@ -50,6 +50,6 @@ def refuse_statement(tree: exp.Expr) -> NoReturn:
             refuse_kind(word, kind)
         raise InvalidArgumentError(f"{word} TABLE is not possible in this form: docs/sql.md lists the forms")
     if isinstance(tree, exp.Transaction | exp.Commit | exp.Rollback):
-        raise InvalidArgumentError(f"{word} is for a connection, which has the transaction: it is no change by itself")
-    advice = _STATEMENTS.get(word, "known are INSERT, UPDATE, DELETE, MERGE, TRUNCATE, and CREATE, ALTER, DROP TABLE")
-    raise InvalidArgumentError(f"{word} is no statement that changes rows or tables: {advice}")
+        raise InvalidArgumentError(f"{word} belongs to the transaction of a connection: it is not a change of rows")
+    advice = _STATEMENTS.get(word, "known: INSERT, UPDATE, DELETE, MERGE, TRUNCATE, and CREATE, ALTER, DROP TABLE")
+    raise InvalidArgumentError(f"{word} is not a statement that changes rows or tables: {advice}")

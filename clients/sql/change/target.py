@@ -76,7 +76,8 @@ class ChangeTarget:
         refuse_repeated(listed, f"the list of columns of table {self.name!r}")
         if self.is_numbered and AUTO_INCREMENTING in listed:
             raise InvalidArgumentError(
-                f"the store numbers new rows of table {self.name!r}: leave out the column {AUTO_INCREMENTING!r}"
+                f"the store gives numbers to new rows of table {self.name!r}: leave out the column "
+                f"{AUTO_INCREMENTING!r}"
             )
         return listed
 

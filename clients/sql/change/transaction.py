@@ -96,7 +96,9 @@ class SqlTransaction:
 
     def _run(self, tree: exp.Expr, tables: Mapping[str, pa.Table]) -> Changed:
         if isinstance(tree, exp.TruncateTable):
-            raise InvalidArgumentError("a transaction takes no TRUNCATE: use DELETE, or TRUNCATE alone")
+            raise InvalidArgumentError(
+                "TRUNCATE cannot be part of a transaction: use DELETE, or run TRUNCATE outside of the transaction"
+            )
         if isinstance(tree, TABLES):
             raise InvalidArgumentError(
                 f"a transaction changes rows only: run {tree.key.upper()} before it begins or after it ends"

@@ -72,7 +72,8 @@ def default_of(column: ColumnSchema) -> pa.Array:
     """
     if column.default_expression is not None:
         raise InvalidArgumentError(
-            f"column {column.name!r} has a computed default, for new rows alone: leave the column out, or give a value"
+            f"column {column.name!r} has a computed default, which is only for new rows: leave the column out, or give "
+            "a value"
         )
     return pa.array([from_json(column.write_default, column.logical)], column.logical.arrow)
 

@@ -23,8 +23,8 @@ from .reading import ScanService, TableScanner, TableSource, Ticket
 
 _SPLIT_BYTES = 8 << 20
 _DIRECTLY = (
-    "the dataset of a table is read by its own methods, scanner() and the like: give its scanner().to_reader() to "
-    "what reads files, such as Scanner.from_dataset"
+    "only the own methods of the dataset of a table, such as scanner(), can read it: give scanner().to_reader() to "
+    "functions that read files, such as Scanner.from_dataset"
 )
 
 
@@ -199,11 +199,11 @@ class NyalaDataset(ds.FileSystemDataset):
 
     def join(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: pyarrow would read the dataset past its methods."""
-        raise _refusal("join", "join its to_table(), or ask an engine such as DuckDB")
+        raise _refusal("join", "join the result of to_table(), or use an engine such as DuckDB")
 
     def join_asof(self, *_: Any, **__: Any) -> NoReturn:
         """Refused, like ``join``."""
-        raise _refusal("join_asof", "join its to_table(), or ask an engine such as DuckDB")
+        raise _refusal("join_asof", "join the result of to_table(), or use an engine such as DuckDB")
 
     def sort_by(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: the store sorts for ``Table.scan``."""
@@ -219,7 +219,7 @@ class NyalaDataset(ds.FileSystemDataset):
         return []
 
     def __reduce__(self) -> NoReturn:
-        raise _refusal("pickled form", "open the store in the other process and make the dataset there")
+        raise _refusal("pickled form", "open the store and make the dataset in the other process")
 
 
 class TableFragment:

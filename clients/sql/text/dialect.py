@@ -26,7 +26,7 @@ from ....schemas.errors import InvalidArgumentError
 
 if not (postgres.__file__ or "").endswith(".py"):  # classes in Python cannot be below compiled ones
     raise InvalidArgumentError(
-        "SQL needs sqlglot without its compiled part, since Nyala adds clauses to the grammar: pip uninstall sqlglotc"
+        "SQL needs sqlglot without its compiled part, because Nyala adds clauses to the grammar: pip uninstall sqlglotc"
     )
 
 

@@ -70,7 +70,9 @@ def _path(tokens: Sequence[Token], place: int) -> tuple[str, int]:
         path_of(int(token.text))
         return f"'$[{sign}{token.text}]'", place
     if token is None or token.token_type is not TokenType.STRING or sign:
-        raise InvalidArgumentError("after -> and ->> a path of JSON stands in quotes, as '$.a.b', or an item's number")
+        raise InvalidArgumentError(
+            "after -> or ->>, write a JSON path in quotes, such as '$.a.b', or the number of an item"
+        )
     path_of(token.text)
     quoted = token.text.replace("'", "''")
     return f"'{quoted}'", place
@@ -95,7 +97,7 @@ def _first_of(tokens: Sequence[Token], place: int, firsts: dict[int, int]) -> in
     while place > 1 and tokens[place - 1].token_type is TokenType.DOT:
         place -= 2
     if place < 0:
-        raise InvalidArgumentError("before -> or ->> stands a column, a call or a parenthesis")
+        raise InvalidArgumentError("before -> or ->>, write a column, a call or a parenthesis")
     return place
 
 

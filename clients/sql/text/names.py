@@ -26,7 +26,7 @@ _WORDS = {
     "constraint": "ON CONSTRAINT: name the columns of the primary key",
     "index_predicate": "a WHERE before DO: the conflict is with the primary key",
     "using_cond": "USING (columns): write the condition after ON",
-    "identity": "RESTART IDENTITY: numbers that a table has given are never given again",
+    "identity": "RESTART IDENTITY: a table never gives the same number again",
     "by_name": "BY NAME: list the columns after the table",
 }
 
@@ -43,7 +43,7 @@ def name_of(node: exp.Expr | str) -> str:
         return node
     part = node if isinstance(node, exp.Identifier) else node.this
     if not isinstance(part, exp.Identifier):
-        raise InvalidArgumentError(f"{shown(node)} is no name: give the plain name of a table or column")
+        raise InvalidArgumentError(f"{shown(node)} is not a name: give the plain name of a table or column")
     return part.this if part.args.get("quoted") else lower(part.this)
 
 
@@ -54,12 +54,12 @@ def table_name(node: exp.Expr | None) -> str:
         InvalidArgumentError: it is no plain table of the schema ``nyala.public``.
     """
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-        raise InvalidArgumentError(f"{shown(node)} is no table: a statement changes one table, by its name")
+        raise InvalidArgumentError(f"{shown(node)} is not a table: a statement changes one table, by its name")
     schema, catalog = node.args.get("db"), node.args.get("catalog")
     if catalog is not None and name_of(catalog) != CATALOG:
-        raise InvalidArgumentError(f"there is no catalog {name_of(catalog)!r}: name the table alone")
+        raise InvalidArgumentError(f"there is no catalog {name_of(catalog)!r}: write only the name of the table")
     if schema is not None and name_of(schema) != SCHEMA:
-        raise InvalidArgumentError(f"there is no schema {name_of(schema)!r}: name the table alone")
+        raise InvalidArgumentError(f"there is no schema {name_of(schema)!r}: write only the name of the table")
     refuse_others(node, _ABOUT_TABLES, f"the table {name_of(node)!r} of a statement that changes it")
     return name_of(node)
 

@@ -62,7 +62,7 @@ def _edits(parts: ParsedText, node: exp.SimilarTo) -> Iterator[Edit]:
     if isinstance(pattern, exp.Null):
         return
     if place is None or not (isinstance(pattern, exp.Literal) and pattern.is_string):
-        raise InvalidArgumentError("SIMILAR TO takes a pattern in quotes: use LIKE or ~ with one that is computed")
+        raise InvalidArgumentError("SIMILAR TO takes a pattern in quotes: use LIKE or ~ for a computed pattern")
     tokens = parts.tokens
     after = next((at for at, token in enumerate(tokens) if token.start >= place.end), len(tokens))
     before = max(at for at in range(after) if tokens[at].token_type is TokenType.SIMILAR_TO)
@@ -117,7 +117,9 @@ def _set(pattern: str, place: int, escape: str) -> tuple[str, int]:
             answer.append(pattern[place : end + 2])
             place = end + 2
         elif letter == answer[-1] == "-":
-            raise InvalidArgumentError(f"the pattern {pattern!r} has two dashes in brackets: write one, as the last")
+            raise InvalidArgumentError(
+                f"the pattern {pattern!r} has two dashes in brackets: write only one dash, as the last character"
+            )
         else:
             answer.append("-" if letter == "-" else _plain(letter))
             place += 1

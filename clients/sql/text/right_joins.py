@@ -59,7 +59,7 @@ def _swap(text: str, join: exp.Join, start: int, is_join: bool) -> list[Edit]:
     """Return the edits that swap the sides of a right join."""
     right = join.this
     if right.args.get("joins") and not isinstance(right, exp.Subquery):
-        raise InvalidArgumentError("a RIGHT JOIN to another join takes it in parentheses")
+        raise InvalidArgumentError("a RIGHT JOIN to another join needs parentheses around that join")
     begin, end = right.meta["start"], right.meta["end"]
     natural = "NATURAL " if join.method else ""
     left, close = ("(", ") ") if is_join else ("", " ")

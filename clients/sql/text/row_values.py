@@ -137,7 +137,7 @@ def _compared(left: Sequence[str], right: Sequence[str], operator: str) -> str:
     """Return the comparison of two rows."""
     if len(left) != len(right):
         raise InvalidArgumentError(
-            f"a comparison of rows takes as many values on both sides: here are {len(left)} and {len(right)}"
+            f"a comparison of rows needs the same number of values on both sides, not {len(left)} and {len(right)}"
         )
     if operator in ("=", "<>"):
         joined = " AND " if operator == "=" else " OR "
@@ -190,8 +190,8 @@ def _in_query(node: exp.In, values: Sequence[str], query: str, is_not: bool) -> 
     is_negative = isinstance(above, exp.Not)
     if not _is_condition(above if is_negative else node):
         raise InvalidArgumentError(
-            "(a, b) IN and NOT IN with a query are conditions of WHERE, HAVING and ON alone, joined by AND and OR: "
-            "elsewhere join with the query"
+            "(a, b) IN and NOT IN with a query are allowed only in conditions of WHERE, HAVING and ON, joined by AND "
+            "and OR: join with the query instead"
         )
     names = [f'"#{place + 1}"' for place in range(len(values))]
     pairs = [f"{name} = {value}" for name, value in zip(names, values, strict=True)]

@@ -17,7 +17,7 @@ from .names import lower, quoted
 from .parsed_text import ParsedText
 from .written import place_of
 
-_MOMENT = "a moment in a query is text, as in '2026-01-31 12:00:00', a timestamp of the store, or a parameter"
+_MOMENT = "a moment in a query must be text, as in '2026-01-31 12:00:00', a timestamp of the store, or a parameter"
 
 
 @dataclass(frozen=True, slots=True)

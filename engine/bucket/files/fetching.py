@@ -123,6 +123,6 @@ def answered(name: str) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise OSError(errno.EAGAIN, f"the bucket: {error}", name) from error
+        raise OSError(errno.EAGAIN, f"the bucket failed: {error}", name) from error
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, "the bucket has no such object", name) from error

@@ -82,7 +82,7 @@ class NewFile(AppendingFile):
 
     def check(self) -> None:
         if not self._is_there(self):
-            raise OSError(errno.ESTALE, "another file has replaced this one", self.stored.path)
+            raise OSError(errno.ESTALE, "another file has replaced this file", self.stored.path)
         self._inner.check()
 
     def close(self) -> None:

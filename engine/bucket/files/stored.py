@@ -87,7 +87,7 @@ class StoredObject:
                 count = 0
             if not count:
                 if piece.pinned:
-                    raise OSError(errno.EIO, "the disk of the cache returned other bytes than were written", self.path)
+                    raise OSError(errno.EIO, "the disk of the cache returned bytes that were not written", self.path)
                 self._cache.discard(self._extents, piece)
             return count
         assert coming is not None
@@ -124,7 +124,7 @@ class StoredObject:
         """Fetch what was announced, and keep it."""
         try:
             if self.is_replaced:
-                raise OSError(errno.ESTALE, "another object has its name", self.path)
+                raise OSError(errno.ESTALE, "another object now has this name", self.path)
             content = self._fetcher.read(self._name, coming.first, coming.last)
             ended = partial(self._coming.remove, coming)  # who finds these bytes wrong gets them from here no more
             self._cache.keep(self.path, self._extents, self.key(coming.first), coming.first, content, ended)

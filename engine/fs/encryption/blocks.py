@@ -53,7 +53,7 @@ class BlockWriter:
 
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
         if offset != self.size or self._is_whole or self._is_broken:
-            raise OSError(errno.EINVAL, "an encrypted file is written once, in order, until it is synced")
+            raise OSError(errno.EINVAL, "an encrypted file can be written only once, in order, and not after a sync")
         for view in views_of(pieces):
             for start in range(0, len(view), _AT_ONCE * self._block):
                 self._waiting += view[start : start + _AT_ONCE * self._block]
@@ -117,7 +117,7 @@ class BlockReader(FillingFile):
         self._size = size_of(body, self._block)
         self._last = max(-(-body // (self._block + TAG_BYTES)) - 1, 0)
         if body != self._size + TAG_BYTES * (self._last + 1):
-            raise CorruptionError(path, self._size, "the file was cut")
+            raise CorruptionError(path, self._size, "the file was cut short")
 
     def read_into(self, offset: int, buffer: BytesLike) -> int:
         view = memoryview(buffer).cast("B")  # pyright: ignore[reportArgumentType]

@@ -70,14 +70,14 @@ def open_header(keyring: Keyring, path: str, header: bytes) -> OpenedHeader:
     about, wrapped, zero, crc = _HEADER.unpack(header)
     magic, version, layout, piece, size, ring, number, _ = _ABOUT.unpack(about)
     if magic != MAGIC or version != _VERSION or layout not in (BLOCKS, RECORDS) or any(zero):
-        raise CorruptionError(path, 0, f"this program cannot read an encrypted file's head of version {version}")
+        raise CorruptionError(path, 0, f"this build cannot read the head, of version {version}, of an encrypted file")
     assert len(ring) == RING_BYTES
     if ring != keyring.ring:
-        raise CorruptionError(path, 0, "this file is of another store")
+        raise CorruptionError(path, 0, "this file belongs to another store")
     if number not in keyring.ciphers:
-        why = f"{path} has key {number} of the store, and the newest in `keys` is {keyring.newest}"
+        why = f"{path} needs key {number} of the store, but the newest in `keys` is {keyring.newest}"
         raise InvalidArgumentError(f"{why}: `keys` is older than this file; restore the newest `keys` from a copy")
     key = keyring.unwrap(number, wrapped, about)
     if key is None:
-        raise CorruptionError(path, 0, "the head of this file was changed, or is of another store")
+        raise CorruptionError(path, 0, "the head of this file was changed, or belongs to another store")
     return OpenedHeader(layout, piece, size, AESGCM(key), crc)

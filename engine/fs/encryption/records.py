@@ -73,7 +73,7 @@ class RecordWriter(AppendingFile):
         views = views_of(pieces)
         end = offset + sum([view.nbytes for view in views])
         if end > self._opened.size:
-            raise OSError(errno.EFBIG, "a preallocated file of an encrypted store does not grow")
+            raise OSError(errno.EFBIG, "a preallocated file of an encrypted store cannot grow")
         for plain in _joined(views):
             content = self._record(offset, plain)
             self._inner.pwrite(self._end, *content)
@@ -226,7 +226,7 @@ class RecordReader(CopyingFile):
                 continue
             stop = record.offset + record.length
             if hidden and stop > end:
-                faults.append((hidden, "this record is not what was written"))
+                faults.append((hidden, "this encrypted record is damaged"))
                 hidden = 0
             plain = self._opened_record(found, record)
             if plain is not None:

@@ -56,7 +56,7 @@ def check_file(file: ImportFile, version: TableVersion, fs: FileSystem, path: st
             ) from error
         raise
     if (size, crc) != (file.bytes, file.crc):
-        raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} written: the checksum")
+        raise _wrong(file, f"its size ({size:,} of {file.bytes:,} bytes) or the checksum is wrong")
     try:
         _check_content(file, version, number, fs, path, limits)
     except CorruptionError as error:
@@ -97,11 +97,11 @@ def check_names(found: tuple[ImportFile, ...], first_id: int, last_id: int) -> N
     numbers: set[int] = set()
     for file in found:
         if not file.name or posixpath.basename(file.name) != file.name or file.name in (".", "..") or "\0" in file.name:
-            raise _wrong(file, "its name is a path")
+            raise _wrong(file, "its name is a path: give the bare name of the file")
         if not first_id <= file.file_id < last_id:
-            raise _wrong(file, f"its number {file.file_id} is outside the plan's {first_id} to {last_id - 1}")
+            raise _wrong(file, f"its number {file.file_id} is outside the plan's range, {first_id} to {last_id - 1}")
         if file.name in names or file.file_id in numbers:
-            raise _wrong(file, "its name or number occurs twice: give one attempt of each task")
+            raise _wrong(file, "its name or number occurs twice: give the files of only one attempt of each task")
         names.add(file.name)
         numbers.add(file.file_id)
 

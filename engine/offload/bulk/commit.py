@@ -189,8 +189,8 @@ def _decided(
             return None
         key = key_of(version, part.rows, int(refused[0]))
         raise InvalidArgumentError(
-            f"{len(refused):,} rows of the import are already in the table and cannot be changed, because it "
-            f"has immutable columns; the first has the key {key}"
+            f"{len(refused):,} rows of the import are already in the table, and the import cannot change them, "
+            f"since the table has immutable columns; the first row has the key {key}"
         )
     stale = int(np.count_nonzero(decided.status == outcome.STALE))
     return tablet_changes(version, part.tablet, part.rows, decided), stale

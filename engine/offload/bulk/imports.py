@@ -117,8 +117,8 @@ class Imports:
         schema = version.schema
         if schema.auto_incrementing:
             raise InvalidArgumentError(
-                f"table {table.name!r} has no unique key: only the store can number its rows, so it cannot be "
-                "imported into"
+                f"table {table.name!r} has no unique key: only the store can number its rows, so an import is not "
+                "possible"
             )
         import_id = f"{table.table_id}-{self._new_timestamp():x}"
         directory = self._storage.directory(import_id)

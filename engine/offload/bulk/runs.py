@@ -70,7 +70,7 @@ def read_run(scratch: FileSystem, run: ScratchRun) -> list[pa.RecordBatch]:
             file.close()
     if crc32(view) != run.crc:
         raise CorruptionError(
-            run.path, 0, "the checksum of a run is wrong: the scratch directory returns other bytes than were written"
+            run.path, 0, "the checksum of a run is wrong: the scratch directory returned bytes that were not written"
         )
     return list(pa.ipc.open_stream(pa.py_buffer(view)))
 

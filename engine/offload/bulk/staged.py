@@ -134,9 +134,9 @@ def _read(rowset: DiskRowSet, schema: TableSchema, existing: np.ndarray, most_by
         if size > most_bytes:
             count = sum(batch.num_rows for batch in found.changes)
             raise InvalidArgumentError(
-                f"{count:,} keys of the import, or more, are already in the table, or belonged to deleted rows; these "
-                f"rows have {size:,} bytes, and one commit can change at most {most_bytes:,}: upsert the rows with "
-                "such keys, and import the others"
+                f"at least {count:,} keys of the import are already in the table, or belonged to deleted rows; "
+                f"their rows have {size:,} bytes, but one commit can change at most {most_bytes:,}: upsert these rows, "
+                "and import the others"
             )
 
 
@@ -164,5 +164,5 @@ def _already_present(version: TableVersion, rows: pa.RecordBatch, count: int, fi
     key = key_of(version, rows, 0)
     return AlreadyPresentError(
         f"{count:,} keys of file {file.name!r} of the import are already in the table, the first is {key}: import with "
-        'mode="upsert", or remove them; nothing was applied'
+        'mode="upsert", or remove these rows; nothing was applied'
     )

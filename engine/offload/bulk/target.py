@@ -51,7 +51,7 @@ class Target:
         checked = filled(version, checked, Operation.INSERT, self.plan.began)
         if lacking := version.schema.required_columns(set(checked.column_ids)):
             names = ", ".join(repr(column.name) for column in lacking)
-            raise InvalidArgumentError(f"the data has no column {names}, which is not nullable and has no default")
+            raise InvalidArgumentError(f"the data lacks columns that are not nullable and have no default: {names}")
         checked, _ = keyed(version, checked, Operation.INSERT, limits)
         numbers, missing = version.covers(checked.rows)
         if missing is not None:

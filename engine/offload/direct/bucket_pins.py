@@ -77,7 +77,7 @@ class BucketPins(Pins):
             table, snapshot = None, self._snapshots.now()
         else:
             raise InvalidArgumentError(
-                "a pin of all tables keeps them as they are now: leave out as_of, or give a table"
+                "a pin of all tables keeps them as they are now: leave out as_of, or name a table"
             )
         pin = self._new(table, snapshot).model_copy(update={"name": asked.name})
         made = self._made(pin, lambda: [table] if table else self._catalog.tables(), lambda pin, held: None)

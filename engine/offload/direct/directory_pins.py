@@ -90,8 +90,8 @@ class DirectoryPins(Pins):
         """
         if asked.table is None:
             raise InvalidArgumentError(
-                "only a store in a bucket can be copied, or have a pin of all tables, and this store is in a "
-                "directory: use nyala checkpoint DIR, or give a table"
+                "a pin without a table needs a store in a bucket, and this store is in a directory: use nyala "
+                "checkpoint DIR to copy the whole store, or name a table"
             )
         table, snapshot = self._found(asked.table, asked.as_of)
         with self._keeping, named("the pin could not be made"):
@@ -146,7 +146,7 @@ class DirectoryPins(Pins):
                 pin_id = directory.rpartition("/")[2]
                 self._unread.add(pin_id)
                 why = error.message if isinstance(error, InvalidArgumentError) else error.why
-                step = f"`nyala pin drop {pin_id}` gives up the pin"
+                step = f"to give up the pin, run `nyala pin drop {pin_id}`"
                 self._environment.damage.note(CorruptionError(path, 0, f"{why}; {step}"))
             else:
                 found[note.pinned.pin_id] = note
@@ -249,8 +249,8 @@ class DirectoryPins(Pins):
     def _release_early(self, pin_id: str) -> None:
         if self._leases.end(pin_id):
             _LOG.warning(
-                "pin %s is released early: pins keep more than pinned_bytes of files that nothing else needs, "
-                "or the disk has no more free than disk_reserve_bytes",
+                "pin %s is released early: pins alone keep more than pinned_bytes of files, or the disk has less than "
+                "disk_reserve_bytes free",
                 pin_id,
             )
 

@@ -104,8 +104,8 @@ class PinnedReader:
         pinned = self._pinned
         if spec.changes is not None or spec.as_of not in (None, pinned.snapshot):
             raise InvalidArgumentError(
-                f"files are pinned for the snapshot {pinned.snapshot} only: to read another snapshot, scan "
-                "through the server"
+                f"the table is pinned for the snapshot {pinned.snapshot} only: to read changes or another snapshot, "
+                "scan through the server"
             )
         version = self._table.version
         chunk_bytes = _DEFAULTS.scan_batch_bytes

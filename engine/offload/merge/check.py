@@ -39,7 +39,7 @@ def check_task(merged: MergedTask, task: CompactionTask, schema: TableSchema, ta
         except CorruptionError as error:
             raise _wrong(rowset.base, error.why) from error
         if previous is not None and bytes.fromhex(rowset.min_key) <= previous:
-            raise _wrong(rowset.base, "its keys are not above those of the one before it")
+            raise _wrong(rowset.base, "its first key is not above the last key of the file before it")
         previous = bytes.fromhex(rowset.max_key)
 
 
@@ -48,7 +48,7 @@ def _check_numbers(merged: MergedTask, task: CompactionTask) -> None:
     numbers: set[int] = set()
     for file in (file for rowset in merged.rowsets for file in (rowset.base, rowset.undo) if file):
         if not first <= file.file_id < first + TASK_FILES_MAX:
-            raise _wrong(file, f"its number is outside the plan's {first} to {first + TASK_FILES_MAX - 1}")
+            raise _wrong(file, f"its number is outside the plan's range, {first} to {first + TASK_FILES_MAX - 1}")
         if file.file_id in numbers:
             raise _wrong(file, "its number occurs twice")
         numbers.add(file.file_id)
@@ -60,7 +60,7 @@ def _check_whole(file: MergedFile, kind: str, tablet: Tablet, fs: FileSystem) ->
         raise _wrong(file, "the server does not find it")
     size, crc = crc32_of(pieces_of(fs, path))
     if (size, crc) != (file.bytes, file.crc):
-        raise _wrong(file, f"its {size:,} bytes are not the {file.bytes:,} written: the checksum")
+        raise _wrong(file, f"its size ({size:,} of {file.bytes:,} bytes) or the checksum is wrong")
 
 
 def _check_content(
@@ -72,9 +72,9 @@ def _check_content(
     try:
         said = rowset.metadata
         if (said.row_count, said.min_key, said.max_key) != (merged.rows, merged.min_key, merged.max_key):
-            raise _wrong(merged.base, "its footer and the result disagree on rows or keys")
+            raise _wrong(merged.base, "its footer and the result of the task disagree on rows or keys")
         if (said.schema_version, said.base_timestamp) != (schema.version, task.timestamp):
-            raise _wrong(merged.base, "it was written by another version of the schema, or shows another moment")
+            raise _wrong(merged.base, "it was written for another schema version or another timestamp")
         verify_streams(schema, files.encodings(schema), rowset, may_have_dead_rows=True)
         verify_keys(rowset)
         verify_rows(rowset)
@@ -100,7 +100,7 @@ def _check_undo(
             if column_id != LIVE and column_id not in schema.by_id:
                 raise _wrong(merged, f"it has changes of column {column_id}, which is not in the table")
             if (verify_deltas(file.reader, column_id, len(rowset)) > task.timestamp).any():
-                raise _wrong(merged, "it has changes later than its base")
+                raise _wrong(merged, "it has changes that are later than the base file")
         file.close()
     except CorruptionError as error:
         raise _wrong(merged, error.why) from error

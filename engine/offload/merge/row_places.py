@@ -67,7 +67,7 @@ class _Places:
         old, new = _pairs(rows, is_output)
         alive = self._alive(rows)
         if alive is not None and (alive[old] != alive[new]).any():
-            raise _wrong("a row of the table is deleted in the files, or a deleted row is not")
+            raise _wrong("a row that is live in the table is deleted in the files, or the reverse")
         self._locations[numbers[old]] = self._packed(numbers[new])
         if len(old) + len(new) < len(rows):
             is_lost = ~is_output
@@ -105,7 +105,7 @@ class _Places:
             rowids = np.sort(numbers[source == number] - self._starts[number])
             is_seen = is_seen or self._lived(self._inputs[number], rowids)
         if is_seen:
-            raise _wrong("they lack a row that the history still has")
+            raise _wrong("the files lack a row that the history needs")
 
     def _lived(self, rowset: DiskRowSet, rowids: np.ndarray) -> bool:
         """Whether one of the ascending ``rowids`` was inserted or deleted after the ancient history mark."""
@@ -124,7 +124,7 @@ def _pairs(rows: MergedRows, is_output: np.ndarray) -> tuple[np.ndarray, np.ndar
     old, new = equal + is_first, equal + ~is_first
     is_thrice = (equal[1:] == equal[:-1] + 1).any()
     if is_thrice or is_output[old].any() or len(new) != np.count_nonzero(is_output) or not is_output[new].all():
-        raise _wrong("some key is in none of the merged rowsets, or is there twice")
+        raise _wrong("a key of the files is in none of the merged rowsets, or occurs twice")
     return old, new
 
 

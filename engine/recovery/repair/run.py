@@ -72,7 +72,7 @@ def repair_store(fs: FileSystem, apply: bool = False, backups: Backups | None = 
     """
     check_finished(fs)
     if not fs.exists(PATH):
-        raise NotFoundError("there is no store here: a store has a manifest")
+        raise NotFoundError("there is no store here, since there is no manifest")
     with fs.lock("lock"), named("the store could not be repaired"):
         try:
             manifest, damage = read_with_damage(fs)

@@ -54,7 +54,7 @@ class RowStream:
         if begin == end:
             return None
         if row_kernels.check_rows(ends, data, 1) < 0:
-            raise CorruptPageError(f"row {row} contradicts itself")
+            raise CorruptPageError(f"the lengths in row {row} contradict each other")
         starts, sizes, texts = (
             np.empty(count, np.int64),
             np.empty(count, np.int32),
@@ -74,6 +74,6 @@ class RowStream:
                 fields[column] = kernels.TEXTS, 0, 0, 1, 0, row, place, datum + row_kernels.LENGTH_BYTES, 0, 0
             else:
                 if size != physical.width:
-                    raise CorruptPageError(f"row {row} has a cell of another type")
+                    raise CorruptPageError(f"row {row} has a cell of the wrong type")
                 fields[column] = kernels.FIXED, size, datum, 1, 0, row, 0, 0, 0, 0
         return page, texts

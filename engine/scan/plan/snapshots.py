@@ -59,8 +59,8 @@ class Snapshots:
         if snapshot < min([last_of(now - age * 1_000_000), *self._held_of(table)]):
             at = f"{moment!r} ({datetime_of(snapshot):%Y-%m-%d %H:%M:%S} UTC)"
             raise SnapshotTooOldError(
-                f"{what} {at} is older than the history of table {table.name!r}, which keeps {age:,} seconds; a "
-                "larger history_max_age_seconds keeps more from the time it is set"
+                f"{what} {at} is older than the history of table {table.name!r}, which keeps {age:,} seconds; to "
+                "keep more from now on, set a larger history_max_age_seconds"
             )
         return snapshot
 

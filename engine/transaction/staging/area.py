@@ -216,8 +216,8 @@ class StagingArea:
                 parts = [there[name] for name in names if name in there]
             if missing:
                 raise NotFoundError(
-                    f"transaction {transaction!r} has no part {missing[0]!r}: it was never staged completely, or was "
-                    f"removed after {self.seconds_to_live:,.0f} seconds without another part"
+                    f"transaction {transaction!r} has no part {missing[0]!r}: it was never staged completely, or it "
+                    f"expired after {self.seconds_to_live:,.0f} seconds in which no other part came"
                 )
             yield parts
 

@@ -137,7 +137,7 @@ def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordB
             end = at + _BLOCK.size + len(body)
             if kind == _END:
                 if count != rows or end != file.size:
-                    raise CorruptionError(path, at, f"{rows} rows, but the end mark says {count}")
+                    raise CorruptionError(path, at, f"the file has {rows} rows, but its end mark says {count}")
                 return
             yield _batch(path, at, kind, number, count, body)
             rows += count
@@ -157,7 +157,7 @@ def _opened(fs: FileSystem, path: str) -> Iterator[ReadableFile]:
 def _read_head(file: ReadableFile, path: str) -> tuple[PartInfo, int]:
     """Return the metadata and the offset of the first block."""
     if file.size < _HEAD.size:
-        raise CorruptionError(path, 0, "the file ends in the middle of its head")
+        raise CorruptionError(path, 0, "the file ends within its head")
     head = read_exactly(file, path, 0, _HEAD.size)
     magic, version, length, crc, zero = _HEAD.unpack(head)
     end = _HEAD.size + length
@@ -165,7 +165,7 @@ def _read_head(file: ReadableFile, path: str) -> tuple[PartInfo, int]:
     if magic != _MAGIC or zero or body is None or crc != crc32(body, crc32(head[:16])):
         raise CorruptionError(path, 0, "the checksum of the head is wrong")
     if version != _VERSION:
-        raise CorruptionError(path, 8, f"format version {version}; this build reads version {_VERSION}")
+        raise CorruptionError(path, 8, f"the file has format version {version}; this build reads version {_VERSION}")
     try:
         return PartInfo.model_validate_json(bytes(body)), _HEAD.size + length
     except ValidationError as error:
@@ -184,7 +184,7 @@ def _rows_at_end(file: ReadableFile, path: str) -> int | None:
 def _read_block(file: ReadableFile, path: str, at: int) -> tuple[int, int, int, memoryview]:
     """Return the kind, the number of the operation, the rows and the body of the block at ``at``."""
     if at + _BLOCK.size > file.size:
-        raise CorruptionError(path, at, "the file ends in the middle of a block")
+        raise CorruptionError(path, at, "the file ends within a block")
     kind, number, count, length, crc, zero = _BLOCK.unpack(read_exactly(file, path, at, _BLOCK.size))
     end = at + _BLOCK.size + length
     body = read_exactly(file, path, at + _BLOCK.size, length) if end <= file.size else None
@@ -199,13 +199,13 @@ def _batch(
 ) -> tuple[Operation, pa.RecordBatch]:
     operation = _BY_NUMBER.get(number)
     if kind != _ROWS or operation is None:
-        raise CorruptionError(path, at, f"a block of unknown kind {kind} or operation {number}")
+        raise CorruptionError(path, at, f"a block has the unknown kind {kind} or operation {number}")
     try:
         batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise CorruptionError(path, at, f"the rows cannot be read: {error}") from error
     if batch.num_rows != count:
-        raise CorruptionError(path, at, f"{batch.num_rows} rows, but the block says {count}")
+        raise CorruptionError(path, at, f"a block has {batch.num_rows} rows, but its head says {count}")
     return operation, batch
 
 

@@ -52,7 +52,7 @@ def keys_from_bytes(cells: BytesVector, width: int) -> KeyVector:
     if not 0 < width <= 8:
         return BytesKeys(cells.offsets, cells.data)
     if not (cells.lengths == width).all():
-        raise ValueError(f"an encoded key is not of {width} bytes")
+        raise ValueError(f"an encoded key does not have {width} bytes")
     first, last = int(cells.offsets[0]), int(cells.offsets[-1])
     padded = np.zeros((len(cells), 8), np.uint8)
     padded[:, 8 - width :] = cells.data[first:last].reshape(-1, width)

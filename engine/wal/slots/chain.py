@@ -37,13 +37,13 @@ class Chain:
             return f"its records start at {header.first_lsn}, not at {before.next_lsn}"
         if header.kind is SlotKind.CLAIM:
             if header.reign != before.reign + 1:
-                return f"a claim in reign {before.reign} begins reign {header.reign}"
+                return f"a claim after reign {before.reign} begins reign {header.reign}, not the next reign"
         elif (header.epoch, header.reign, header.holder) != (before.epoch, before.reign, before.holder):
-            return f"it is of epoch {header.epoch}, or of a holder, that did not claim the log"
+            return f"its epoch {header.epoch}, or its holder, did not claim the log"
         elif before.kind is SlotKind.RELEASE:
-            return "a holder that has released the log goes on"
+            return "its holder continues, although it has released the log"
         if header.kind is SlotKind.CLAIM and header.safe < before.ceiling:
-            return f"it claims the log from {header.safe} on, below the ceiling {before.ceiling}"
+            return f"it claims the log from timestamp {header.safe} on, which is below the ceiling {before.ceiling}"
         rising = ("safe", "needed_slot", "needed_lsn")
         for name in rising if header.kind is SlotKind.RELEASE else ("ceiling", *rising):
             if getattr(header, name) < getattr(before, name):
@@ -54,11 +54,11 @@ class Chain:
 def _fault_in(header: SlotHeader) -> str | None:
     """Return what is wrong with a slot by itself."""
     if (header.kind is SlotKind.CLAIM) != (header.epoch == header.number):
-        return f"a slot of epoch {header.epoch} is of kind {header.kind.name}"
+        return f"a slot of epoch {header.epoch} cannot have the kind {header.kind.name}"
     if (header.kind is SlotKind.RECORDS) != (header.count > 0):
-        return f"a slot of {header.count} records is of kind {header.kind.name}"
+        return f"a slot of {header.count} records cannot have the kind {header.kind.name}"
     if header.kind is SlotKind.RELEASE and header.ceiling != header.safe:
-        return f"it releases the log at {header.safe} with the ceiling {header.ceiling}"
+        return f"it releases the log at timestamp {header.safe}, but with the ceiling {header.ceiling}"
     if not 1 <= header.needed_slot <= header.number or header.needed_lsn > header.next_lsn:
         return f"it needs the log from slot {header.needed_slot} and record {header.needed_lsn} on, which are later"
     return None

@@ -87,14 +87,14 @@ def _time_faults(last: Slot | None, slot: Slot) -> Iterator[CorruptionError]:
     before = last.header.safe if last else 0
     for record in slot.records():
         if record.timestamp <= before:
-            why = f"record {record.lsn} has timestamp {record.timestamp}, after one at {before}"
+            why = f"record {record.lsn} has timestamp {record.timestamp}, which does not exceed the earlier {before}"
             yield CorruptionError(path_of(slot.header.number), 0, why)
         if last and record.timestamp > last.header.ceiling:
             why = f"record {record.lsn} has timestamp {record.timestamp}, above the ceiling {last.header.ceiling}"
             yield CorruptionError(path_of(slot.header.number), 0, why)
         before = record.timestamp
     if slot.header.safe < before:
-        why = f"it says that all up to {slot.header.safe} is in it, but has {before}"
+        why = f"it says that its records end at timestamp {slot.header.safe}, but one has {before}"
         yield CorruptionError(path_of(slot.header.number), 0, why)
 
 

@@ -173,6 +173,6 @@ def held_elsewhere(holder: Holder) -> UnavailableError:
     if where := " or ".join(holder.locations):
         what, to = f"another process has the store, at {where}", holder.locations[0]
     else:
-        what, to = f"another process has the store ({holder.process}), which has recorded no location", "URL"
+        what, to = f"another process has the store ({holder.process}), but has recorded no location", "URL"
     way = f"connect to it with --url {to} or nyala.connect, or hand the store over first (nyala server release)"
     return UnavailableError(f"{what}: {way}", locations=holder.locations)

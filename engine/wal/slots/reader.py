@@ -51,13 +51,13 @@ class SlotReader:
         contents = map(self._slots.read, numbers) if is_kept else in_order(self._slots.read, numbers)
         for number, content in zip(numbers, contents, strict=True):
             if content is None:
-                raise CorruptionError(path_of(number), 0, f"this slot is missing, which slot {last.number} needs")
+                raise CorruptionError(path_of(number), 0, f"this slot is missing, but slot {last.number} needs it")
             slot = decode_slot(number, content)
             chain.follow(slot)
             self.makers |= slot.header.makers
             yield whole(self._slots, slot)
         if chain.last is None or chain.last.crc != self._newest.crc:
-            raise CorruptionError(path_of(last.number), 0, "this slot has changed since it was read first")
+            raise CorruptionError(path_of(last.number), 0, "this slot changed after it was first read")
 
     @property
     def _numbers(self) -> range:

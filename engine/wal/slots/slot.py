@@ -186,21 +186,21 @@ def decode_slot(number: int, content: bytes) -> Slot:
     """Return what the slot of this number holds. Raises CorruptionError if these are not its bytes."""
     path = path_of(number)
     if len(content) < HEADER_BYTES:
-        raise CorruptionError(path, len(content), f"a slot has at least {HEADER_BYTES} bytes")
+        raise CorruptionError(path, len(content), f"a slot must have at least {HEADER_BYTES} bytes")
     magic, version, kind, count, *rest, name_bytes, chunk_count, payload_crc, crc = _HEADER.unpack_from(content)
     store, holder, nonce, slot, epoch, reign, previous_crc, first_lsn, safe, ceiling, *rest = rest
     needed_slot, needed_lsn, payload_bytes, manifest_crc = rest
     if magic != MAGIC:
-        raise CorruptionError(path, 0, "this is no slot of a log")
+        raise CorruptionError(path, 0, "this is not a slot of a log")
     payload_start = HEADER_BYTES + name_bytes + -name_bytes % 8
     padded = content[HEADER_BYTES:payload_start]
     if crc != zlib.crc32(padded, zlib.crc32(content[: HEADER_BYTES - _CRC.size])):
         raise CorruptionError(path, 0, "the checksum of the slot's header is wrong")
     is_known = version == (VERSION_WITH_CHUNKS if chunk_count else VERSION)
     if not is_known or kind not in SlotKind._value2member_map_:
-        raise CorruptionError(path, 8, f"this program cannot read a slot of version {version} and kind {kind}")
+        raise CorruptionError(path, 8, f"this build cannot read a slot of version {version} and kind {kind}")
     if slot != number:
-        raise CorruptionError(path, 64, f"this is slot {slot} under another's name")
+        raise CorruptionError(path, 64, f"this object has the name of another slot: it is slot {slot}")
     payload = memoryview(content)[payload_start:]
     if len(payload) != payload_bytes or crc32(payload) != payload_crc:
         raise CorruptionError(path, payload_start, "the checksum of the slot's payload is wrong")

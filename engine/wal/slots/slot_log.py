@@ -304,7 +304,7 @@ class SlotLog(StoreLog):
                     try:
                         step()
                     except UnavailableError as error:
-                        _logger.warning("the log was not freed or not released: %s", error.message)
+                        _logger.warning("while closing, the log could not be freed or released: %s", error.message)
         finally:
             self._give_up()
 

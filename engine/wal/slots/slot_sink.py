@@ -250,7 +250,7 @@ class SlotSink:
         """Return the error after which a group is tried again, and let some time pass before."""
         self._pause(group.pause_seconds)
         group.pause_seconds = min(2 * group.pause_seconds, _PAUSE_SECONDS_MAX)
-        return UnansweredError(f"{what} is tried again: {error.message}")
+        return UnansweredError(f"{what} could not be written and is tried again: {error.message}")
 
     def _land(self, group: SlotGroup, landed: Slot) -> None:
         """Take note of a slot that landed. May be repeated."""

@@ -34,7 +34,7 @@ def explained(scan: RecentRequest) -> list[str]:
     assert scan.scanned is not None
     found = [*_by_time(scan)]
     if scan.scanned.counts is None:
-        found.append("Its reads are not counted here: it was a look-up by keys, or other processes counted it.")
+        found.append("Its reads are not counted here: it was a look-up by keys, or other processes counted them.")
     else:
         found += _by_reading(scan, scan.scanned, scan.scanned.counts)
     return found or ["It read only what it returned, and waited for nothing."]
@@ -58,8 +58,9 @@ def _by_time(scan: RecentRequest) -> Iterator[str]:
     own = scan.processor_seconds
     if scan.worked_seconds > _MUCH * whole and own < scan.worked_seconds * (1 - _MUCH):
         yield (
-            f"Of the {duration(scan.worked_seconds)} that the server worked, its own thread computed {duration(own)}: "
-            "the rest it waited for the disk, for threads that read ahead, or for its turn among other long reads."
+            f"The server worked for {duration(scan.worked_seconds)}, but the thread of the scan computed only for "
+            f"{duration(own)}: otherwise it waited for the disk, for threads that read ahead, or for its turn among "
+            "other long reads."
         )
 
 
@@ -82,5 +83,6 @@ def _by_reading(scan: RecentRequest, scanned: Scanned, counts: PruneCount) -> It
         )
     if scanned.is_ordered and counts.rowsets_read > _MANY_ROWSETS:
         yield (
-            f"It merged {counts.rowsets_read:,} rowsets in the order of the key: compaction leaves fewer that overlap."
+            f"It merged {counts.rowsets_read:,} rowsets in the order of the key: compaction leaves fewer rowsets that "
+            "overlap."
         )

@@ -16,9 +16,9 @@ PATH = "/console/servers"
 _STARTED = "process_start_time_seconds"
 _TITLES = "Name", "Location", "State", "Store is at", "Claim", "End of log", "Age of it", "Reads behind"
 _ABOUT = (
-    "A standby takes the store over when its holder is gone; a replica answers reads meanwhile, so far behind. "
-    "Servers of a placement are asked at all of their locations. The holder of a store without a placement "
-    "does not know its standbys: see their own pages, or nyala server status."
+    "A standby takes the store over when its holder is gone; until then a replica answers reads, with the delay shown. "
+    "Servers of a placement are asked at all of their locations. The holder of a store without a placement does not "
+    "know its standbys: see their own pages, or nyala server status."
 )
 
 

@@ -111,7 +111,7 @@ def _logins(visit: Visit) -> list[Element]:
     return [
         tag("h2", "Users"),
         table(titles, rows, 7, about),
-        *([tag("p", f"Others whose requests run now: {', '.join(others)}.")] if others else []),
+        *([tag("p", f"Other users with running requests: {', '.join(others)}.")] if others else []),
     ]
 
 

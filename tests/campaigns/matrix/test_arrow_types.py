@@ -111,7 +111,7 @@ def test_a_decimal_of_too_many_digits_is_refused_with_what_to_cast_it_to(db: Dat
         db.create_table("t", pa.schema([("k", pa.int64()), ("c", pa.decimal256(60, 2))]), ["k"])
     assert refused.value.message == (
         f"{REFUSED}column 'c' is decimal256(60, 2), and a table holds at most 38 digits: cast it to decimal(38,2) if "
-        "its values fit, else to string, or leave it out"
+        "its values fit, otherwise to string, or leave it out"
     )
 
 

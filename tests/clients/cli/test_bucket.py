@@ -37,7 +37,7 @@ def test_a_name_and_a_bucket_go_together(run: Run, place: list[str], tmp_path: P
     missing = run("stats", "t", *place)
     assert missing.code == 4 and "there is no store 'a'" in missing.err
     assert "needs a name" in run("stats", "t", *place[:2]).err
-    assert "--name names a store in a bucket" in run("stats", "t", "--name", "a").err
+    assert "--name selects a store in a bucket" in run("stats", "t", "--name", "a").err
     (tmp_path / "store").mkdir()
     assert "has no name" in run("stats", "t", "--data", tmp_path / "store", "--name", "a").err
 

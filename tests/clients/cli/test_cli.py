@@ -112,7 +112,7 @@ def test_cells_that_are_cut_are_told_or_refused(run: Run, target: list[str], tmp
     updated = run("update", "cut", "--set", "b='xxxx'", "--where", "true", *target)
     assert "updated 1 row of cut; 1 cell cut to the length of the column" in updated.out
     wrong = run("table", "alter", "cut", "--set-too-long", "b=cut", *target)
-    assert wrong.code == 3 and "unknown treatment of too long text 'cut'; known: error, truncate" in wrong.err
+    assert wrong.code == 3 and "unknown word 'cut' for text that is too long; known: error, truncate" in wrong.err
     assert run("table", "alter", "cut", "--set-too-long", "b=error", "--set-too-long", "a=", *target).code == 0
     about = run("table", "describe", "cut", "--json", *target).json["columns"]
     assert [column.get("too_long") for column in about] == [None, None, "error"]
@@ -342,7 +342,7 @@ def test_verify_tells_of_rows_that_only_the_log_has(run: Run, tmp_path: Path) ->
     with nyala.open(str(tmp_path), maintenance="off") as db:
         db.create_table("homes", CITIES.schema, ["id"]).insert(CITIES)
     checked = run("verify", tmp_path).lines[0]
-    assert "0 rows in column files, " in checked and "(rows that are not in column files yet are in these)" in checked
+    assert "0 rows in column files, " in checked and "(with the rows that are not in column files yet)" in checked
 
 
 def test_serve_refuses_what_others_reach(run: Run, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_key_that_is_no_column_makes_no_store(run: Run, tmp_path: Path) -> Non
     """As where the key of a store was meant: the store would stay without encryption."""
     (tmp_path / "rows.csv").write_text("id,x\n1,2\n")
     words = ["load", "rows", tmp_path / "rows.csv", "--create", "--data", tmp_path / "store"]
-    assert "the key names column 'store.key', which is not there" in run(*words, "--key", "store.key").err
+    assert "the key names column 'store.key', which does not exist" in run(*words, "--key", "store.key").err
     assert "give its primary key" in run(*words).err
     assert not (tmp_path / "store").exists()
     assert run(*words, "--key", "id").code == 0
@@ -152,4 +152,4 @@ def test_nanoseconds_are_refused_with_what_helps(run: Run, tmp_path: Path) -> No
 
 def test_an_unknown_suffix_names_the_option(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rows.dat").write_text("id\n1\n")
-    assert "else give a format (--format)" in run("load", "t", tmp_path / "rows.dat", "--data", tmp_path).err
+    assert "otherwise give a format (--format)" in run("load", "t", tmp_path / "rows.dat", "--data", tmp_path).err

@@ -40,6 +40,6 @@ def test_it_reads_only(run: Run, tmp_path: Path) -> None:
         done = run("sql", "--data", tmp_path / "s", "--read-only", "-c", "DELETE FROM t")
         assert done.code and "open for reading only" in done.err
         assert holder.table("t").count() == 1
-    assert "also give it with --data" in run("scan", "t", "--url", "grpc://127.0.0.1:1", "--read-only").err
+    assert "works only with --data" in run("scan", "t", "--url", "grpc://127.0.0.1:1", "--read-only").err
     missing = run("scan", "t", "--data", tmp_path / "none", "--read-only")
     assert missing.code and "there is no directory" in missing.err and not (tmp_path / "none").exists()

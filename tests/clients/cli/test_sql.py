@@ -101,7 +101,7 @@ def test_formats_of_files(run: Run, store: str, tmp_path: Path) -> None:
 
 def test_a_file_of_one_result_takes_no_other(run: Run, store: str, tmp_path: Path) -> None:
     second = run("sql", store, "-o", tmp_path / "a.parquet", "-c", "SELECT 1 AS a; SELECT 2 AS b")
-    assert second.code == 1 and "a.parquet has the rows of a statement already" in second.err
+    assert second.code == 1 and "a.parquet already has the rows of one statement" in second.err
     assert pq.read_table(tmp_path / "a.parquet").to_pydict() == {"a": [1]}
 
 
@@ -207,14 +207,14 @@ def test_backslash_commands(piped: Run, store: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("\\tming", "there is no command \\tming, perhaps \\timing; \\? shows all"),
+        ("\\tming", "there is no command \\tming, perhaps \\timing; \\? shows all commands"),
         ("\\d hoems", "there is no table 'hoems', perhaps 'homes'"),
-        ("\\dt homes", "\\dt stands alone: remove 'homes'"),
+        ("\\dt homes", "\\dt takes no argument: remove 'homes'"),
         ("\\i", "\\i needs an argument: \\i FILE"),
         ("\\i none.sql", "none.sql"),
         ("\\timing maybe", "\\timing is on or off, not 'maybe'"),
-        ("\\format xml", "there is no format 'xml'; there are: table, csv, json, parquet, arrow"),
-        ("\\format arrow", "arrow is for files: name one with --output FILE or \\o FILE"),
+        ("\\format xml", "there is no format 'xml'; known: table, csv, json, parquet, arrow"),
+        ("\\format arrow", "arrow is only for files: name a file with --output FILE or \\o FILE"),
         ("\\o .", ". is a directory"),
     ],
 )
@@ -291,7 +291,8 @@ def test_transactions(run: Run, piped: Run, homes: list[str]) -> None:
     done = piped(f"BEGIN;\nDELETE FROM homes WHERE id = 2;\nROLLBACK;\n{count};", *homes)
     assert done.lines == ["BEGIN", "DELETE, 1 row", "ROLLBACK", "n", "2"]
     left = piped("BEGIN;\nDELETE FROM homes WHERE id = 2;", *homes)
-    assert left.code == 0 and left.err == "the open transaction was rolled back: end it by COMMIT\n"
+    assert left.code == 0
+    assert left.err == "the open transaction was rolled back: end it with COMMIT to keep its changes\n"
     failed = piped("BEGIN;\nDELETE FROM homes WHERE id = 2;\nDELETE FROM home;\nCOMMIT;", *homes)
     assert failed.code == 1 and "line 3: there is no table 'home'" in failed.err
     assert run("sql", *homes, "-c", count).lines == ["n", "2"]

@@ -82,7 +82,7 @@ def test_an_error_does_not_end_the_shell(typed: Typed) -> None:
     assert sorted(shown) == sorted(
         [
             "INVALID_ARGUMENT: there is no column 'x'",
-            "INVALID_ARGUMENT: there is no command \\forma, perhaps \\format; \\? shows all",
+            "INVALID_ARGUMENT: there is no command \\forma, perhaps \\format; \\? shows all commands",
             "a",
             "1",
         ]

@@ -357,7 +357,8 @@ def test_mistakes_say_what_to_do(run: Run, target: list[str], tmp_path: Path, mo
 
     create = ["create", "t", "--column", "a:int"]
     assert "give columns, as in --column id:int64" in run("create", "t", "--key", "a", *target).err
-    assert "the key names column 'b', which is not there; the columns are a" in run(*create, "--key", "b", *target).err
+    missing = run(*create, "--key", "b", *target)
+    assert "the key names column 'b', which does not exist; the columns are a" in missing.err
     histroy = run(*create, "--key", "a", "--option", "histroy_max_age_seconds=3", *target).err
     assert "--option: unknown 'histroy_max_age_seconds': did you mean 'history_max_age_seconds'?" in histroy
     assert run(*create, "--key", "a", "--option", "history_max_age_seconds=3", *target).err == ""
@@ -412,7 +413,7 @@ def test_what_the_system_says_is_a_sentence(run: Run, target: list[str], tmp_pat
     assert done.code == 4 and done.err.startswith("NOT_FOUND: No such file or directory: ")
     (tmp_path / "file").write_text("x")
     done = run("job", "backup", "t", tmp_path / "file", *target)
-    assert done.code == 3 and done.err.endswith("file is a file, or inside one: name a folder\n")
+    assert done.code == 3 and done.err.endswith("its path leads through a file: give another path\n")
 
 
 def test_a_start_that_compiles_says_so(caplog: pytest.LogCaptureFixture) -> None:

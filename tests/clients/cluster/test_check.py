@@ -131,7 +131,7 @@ FAULTS: dict[Callable[[Pair], None], tuple[str, str, bool]] = {
     a_tablet_is_doubled: ("tablet_doubled", r"the tablet of bucket \d of table 't' is on a \(.*\) and b \(", True),
     a_tablet_is_missing: (
         "tablet_missing",
-        r"the tablet of bucket \d is on no server, though other servers name a, b for it",
+        r"the tablet of bucket \d is on no server, although other servers report that a, b has it",
         True,
     ),
     b_lacks_a_table: ("tablet_missing", "table 'u': .* is on no server, .*; b does not have the table", True),
@@ -259,7 +259,7 @@ def test_no_rows_are_read_while_a_server_is_away(pair: Pair) -> None:
     filled(pair)
     b_is_away(pair)
     found = check_cluster(pair.db, checksums=True, show="off")
-    assert found.checksums == [] and "no rows were read: checksums need an answer of every server" in [
+    assert found.checksums == [] and "no rows were read: checksums need an answer from every server" in [
         each.what for each in found.faults
     ]
 

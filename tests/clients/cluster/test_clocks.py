@@ -39,7 +39,7 @@ READS: dict[str, Callable[[Pair, Table], object]] = {
 def test_the_error_says_which_clock_by_how_much_and_what_to_do(pair: Pair, table: Table, what: str) -> None:
     told = (
         r"the clock of the server 'b' is too far ahead \(.* is in the future: 31,53\d,\d{3}\.\d s ahead of the "
-        r"clock of the server 'a', and at most 10 s are allowed \(clock_error_seconds\)\): correct it"
+        r"clock of the server 'a', and at most 10 s are allowed \(clock_error_seconds\)\): correct the clock"
     )
     with pytest.raises(UnavailableError, match=told):
         READS[what](pair, table)

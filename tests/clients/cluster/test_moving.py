@@ -233,7 +233,7 @@ def test_bytes_that_are_not_the_source_s(pair: Pair, table: Table) -> None:
     source, target = (pair.stores[name] for name in "ab")
     begun = source.move_begin(MoveBegin(move="m", table="t", tablet=number, to="b", last=True))
     assert len(target.move_receive(begun).names) == len(begun.files)
-    with pytest.raises(UnavailableError, match="tablet of the rows is moving"):
+    with pytest.raises(UnavailableError, match="tablet with some of these rows is moving"):
         source.write(WriteCommand(table="t"), whole_of(table, "a"))
     for file in begun.files:
         sound = b"".join(source.move_read(MoveRead(move="m", name=file.name)))

@@ -175,7 +175,7 @@ def test_nobody_waits_for_ever_for_a_message_that_stands_still(
     thread.start()
     assert stands.wait(60)
     calls = (lambda: rival.target.move_fetch(first), lambda: rival.target.move_prepare(begun))
-    for call, what in zip(calls, ("the file '.*'", "to prepare the tablet"), strict=True):
+    for call, what in zip(calls, ("the file '.*'", "the preparation of the tablet"), strict=True):
         with pytest.raises(UnavailableError, match=f"{what} waits for another request of the move 'first'.*move the "):
             call()
     pair.db.move_tablet("t", rival.tablet, "b", server="a")

@@ -316,7 +316,7 @@ def test_any_server_answers_plain_flight_clients(cluster: Cluster, table: Table)
         assert client.do_get(fl.Ticket(count)).read_all()["n"].to_pylist() == [COUNT]
         alone = FlightStore(member.location)
         assert alone.get("t", rows(5, 5).select(KEY).to_batches()[0]).num_rows == 5
-        with pytest.raises(WrongServerError, match="or with the placement of the servers"):
+        with pytest.raises(WrongServerError, match="or give the client the placement of all servers"):
             list(alone.write_all(WriteCommand(table="t"), rows().to_batches()))
         alone.close()
         client.close()

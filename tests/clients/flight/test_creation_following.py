@@ -72,4 +72,4 @@ def test_a_table_that_could_not_be_dropped_is_told(pair: Pair, monkeypatch: pyte
     monkeypatch.setattr(pair, "give_to", lambda member: None)
     with nyala.connect(pair.url) as db, pytest.raises(RowErrors) as refused:
         db.create_table("more", SCHEMA, ["id"], data={"id": [1, 1], "v": [1, 2]})
-    assert refused.value.__notes__ == ["the table 'more' may still exist, without rows: drop it"]
+    assert refused.value.__notes__ == ["the table 'more' may still exist without rows: drop the table"]

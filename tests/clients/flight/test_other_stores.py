@@ -84,7 +84,7 @@ def test_another_store_is_never_taken_for_the_next_holder(
 
 
 def test_locations_of_two_stores_are_refused(pair: Pair, other: Pair) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"serves the store a, .* serves the store b: give the"):
+    with pytest.raises(InvalidArgumentError, match=r"serves the store a, .* serves the store b: give only"):
         nyala.connect(f"{pair.first.url},{other.first.url}")
 
 

@@ -17,7 +17,7 @@ from nyala.schemas.errors import UnavailableError
 from tests.doubles.proxy import Proxy
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
-UNKNOWN = "; whether {} was carried out is unknown: check, and repeat it if it was not"
+UNKNOWN = "; it is unknown whether {} was carried out: check, and repeat it if it was not"
 CHANGES: dict[str, Callable[[Database], Any]] = {
     "create_table": (lambda db: db.create_table("more", SCHEMA, ["id"])),
     "alter_table": (lambda db: db.table("rows").alter().add_column("w", pa.int64()).apply()),

@@ -275,7 +275,7 @@ def test_of_two_copies_begun_at_once_one_works(
     assert made.rows == 500
     (message,) = refused
     assert re.search(
-        OWNER if moment == "as it writes" else "table 'c.copying-.*' was just made by another run", message
+        OWNER if moment == "as it writes" else "another run of the same job has just made table 'c.copying-.*'", message
     )
     assert target.tables() == ["c"]
 
@@ -295,7 +295,7 @@ def test_a_copy_whose_name_was_taken_leaves_nothing(
         return write(task)
 
     monkeypatch.setattr(SplitTask, "write", write_after_the_other)
-    with pytest.raises(AlreadyPresentError, match="'c' was created during the job, whose rows are dropped: repeat"):
+    with pytest.raises(AlreadyPresentError, match="'c' was created during the job, so the rows of the job are dropped"):
         copy_table(source, target, "homes", name="c", workers=1)
     assert target.tables() == ["c"]
     target.drop_table("c")

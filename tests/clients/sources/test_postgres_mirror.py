@@ -220,7 +220,7 @@ def test_only_what_is_committed_here_is_confirmed_there(
     [
         ("CREATE TABLE a (id int)", "no primary key"),
         ("CREATE TABLE a (id int PRIMARY KEY); ALTER TABLE a REPLICA IDENTITY NOTHING", "REPLICA IDENTITY DEFAULT"),
-        ("CREATE VIEW a AS SELECT 1 AS id", "no plain table"),
+        ("CREATE VIEW a AS SELECT 1 AS id", "not a plain table"),
         ("CREATE UNLOGGED TABLE a (id int PRIMARY KEY)", "SET LOGGED"),
         ("CREATE TABLE a (id int PRIMARY KEY, p point)", "public.a: column 'p' has the type point"),
         ("CREATE TABLE a (id int PRIMARY KEY, n numeric)", "numeric(18,4)"),

@@ -229,7 +229,7 @@ def test_two_tables_need_two_targets(db: Database) -> None:
     source = Memory()
     twice = [TABLE, TABLE.model_copy(update={"name": "there.b"})]
     source.tables = lambda: twice
-    with pytest.raises(InvalidArgumentError, match=r"there\.a and there\.b would both be 'a'"):
+    with pytest.raises(InvalidArgumentError, match=r"there\.a and there\.b would both be the table 'a'"):
         Runner(db, source).run(until_caught_up=True)
 
 

@@ -110,7 +110,7 @@ def test_any_cells_come_as_they_are(rows: list[tuple[object, ...]]) -> None:
 
 
 def test_a_row_with_other_columns_is_an_error() -> None:
-    with pytest.raises(InternalError, match="3 columns, and not 2"):
+    with pytest.raises(InternalError, match="3 columns, not 2"):
         read([insert([1, 2]), insert([1, 2, 3])])
 
 

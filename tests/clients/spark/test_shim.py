@@ -62,7 +62,7 @@ def test_what_was_set_before_stays() -> None:
 
 
 UNFIT = {
-    "of another Spark": ({"version": "4.3.1"}, "compiled against Spark 4.3.1, and this is 4.3.0"),
+    "of another Spark": ({"version": "4.3.1"}, "compiled against Spark 4.3.1, but this is Spark 4.3.0"),
     "of other sources": ({"digest": "0" * 40}, "from the sources of another version"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 from typing import Any
 
@@ -414,7 +415,7 @@ def test_a_table_that_was_replaced_meanwhile_is_not(
 
     monkeypatch.setattr(Store, "commit_transaction", overtaken)
     other = "REPLACE TABLE homes TBLPROPERTIES (primary_key = 'note') AS SELECT 'x' AS note"
-    assert refused(sql, other).startswith("CONFLICT: table 'homes' does not have the id")
+    assert re.match("CONFLICT: table 'homes', which '.*' is to replace, does not have the id", refused(sql, other))
     assert db.tables() == ["homes"] and db.table("homes").schema.names == ["k"]
 
 
@@ -462,5 +463,5 @@ def test_a_change_whose_answer_is_lost_is_not_repeated(
         spark.conf.set(f"spark.sql.catalog.cut_{is_silent}", "io.nyala.spark.NyalaCatalog")
         spark.conf.set(f"spark.sql.catalog.cut_{is_silent}.uri", f"grpc://127.0.0.1:{network.here}")
         why = refused(sql, f"CREATE TABLE cut_{is_silent}.default.homes (id INT PRIMARY KEY)")
-    assert "whether create_table was carried out is unknown: check, and repeat it if it was not" in why
+    assert "it is unknown whether create_table was carried out: check, and repeat it if it was not" in why
     assert len(made) == 1 and db.tables() == ["homes"]

@@ -212,7 +212,7 @@ def test_tables_of_both_are_created_and_altered_in_sql(
     with pytest.raises(PySparkException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
         spark.sql("CREATE TABLE both.default.u (id BIGINT PRIMARY KEY)")
     stores[1].drop_table("u")  # an attempt that did not reach all
-    with pytest.raises(PySparkException, match="'u' is not on b, where its new range might go"):
+    with pytest.raises(PySparkException, match="'u' is not on b, which may get a tablet of the new range"):
         spark.sql("CALL both.system.add_range_partition('u', '1', '2')")
     spark.sql("DROP TABLE both.default.u")
     spark.sql("DROP TABLE both.default.v")

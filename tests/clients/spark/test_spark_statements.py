@@ -311,7 +311,7 @@ def test_without_the_shim_an_upsert_that_leaves_columns_out_is_refused(
         with pytest.raises(PySparkException, match="which columns a statement leaves out: name all columns"):
             spark.sql(f"INSERT INTO {name} {statement}")
     own = plain().write.format("nyala_plain").option("uri", uri).option("operation", "upsert").mode("append")
-    with pytest.raises(PySparkException, match="may erase cells of the columns that it leaves out"):
+    with pytest.raises(PySparkException, match="may erase cells of columns that the statement leaves out"):
         own.save("homes")  # it looks like a statement
     assert state(homes) == {1: OSLO}
     spark.sql(f"INSERT INTO {name} VALUES (1, 'x', 9.0, 3, NULL, NULL)")

@@ -192,7 +192,7 @@ def test_spans_that_spark_cannot_hold_are_refused_never_cut(
     table.insert({"id": [2]})
     for frame in (load("spans"), plain("spans")):
         for name in SPANS:
-            with pytest.raises(Exception, match="leave the column out, by the option columns"):
+            with pytest.raises(Exception, match="leave the column out with the option columns"):
                 frame.select("id", name).toArrow()
     assert load("spans", columns=["id"]).count() == 3
     good = load("spans", filter="id > 0")

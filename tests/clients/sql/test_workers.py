@@ -35,5 +35,5 @@ def test_statements_run_beside_joins_that_compute_on(tmp_path: Path) -> None:
     late, rows = "the statement takes longer than its timeout of 1 s", "[{'k': 0, 'n': 28572}]"
     *first, refusal, again, after, store_alone = ran.stdout.splitlines()
     assert first == [late, rows, late, rows, late] and refusal == again == after
-    assert refusal.startswith("3 statements that were canceled, or took too long, still compute in this process")
+    assert refusal.startswith("3 statements that were canceled or took too long still run in this process")
     assert store_alone == "[{'n': 200000}]"

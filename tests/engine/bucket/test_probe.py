@@ -84,7 +84,7 @@ LIARS = {
     "create one object": (LooksWithoutLock,),
     "does not list what was written": (ListsLate,),
     "that were deleted": (ForgetsDeletions,),
-    "returns replaced objects": (ServesOldContent,),
+    "returns the old bytes of a replaced object": (ServesOldContent,),
 }
 
 

@@ -150,7 +150,7 @@ def test_a_page_that_is_damaged_in_the_bucket_is_corruption(bucket: WatchedBucke
 def test_a_bucket_that_does_not_answer_damages_nothing(bucket: WatchedBucket, tmp_path: Path) -> None:
     reader = opened(bucket, tmp_path)
     bucket.failing = lambda *_: True
-    with pytest.raises(UnavailableError, match=r"tablets/1/7\.base cannot be read: the bucket: no answer"):
+    with pytest.raises(UnavailableError, match=r"tablets/1/7\.base cannot be read: the bucket failed: no answer"):
         cells(reader)
     bucket.failing = lambda *_: False
     assert (cells(reader) == CELLS).all()

@@ -27,13 +27,13 @@ def test_a_sound_header_has_no_fault():
         ({"row_count": 65_537}, "at most 65536"),
         ({"raw_length": MAX_PAGE_BYTES + 1}, "payload of 1073741825 bytes"),
         ({"stored_length": MAX_PAGE_BYTES + 1}, "payload of 1073741825 bytes"),
-        ({"compression": 0}, "90 uncompressed bytes, where 800"),
+        ({"compression": 0}, "90 uncompressed bytes, but its header says 800"),
         ({"flags": HAS_BITMAP | 8}, "flags 0x9"),
         ({"flags": HAS_BITMAP | ALL_NULL}, "flags 0x3"),
         ({"flags": 0}, "bitmap of 13 bytes"),
-        ({"bitmap_length": 12}, "bitmap of 12 bytes for 100 rows"),
-        ({"flags": ALL_NULL, "bitmap_length": 0}, "every cell is NULL"),
-        ({"flags": ALL_NULL | IS_DICTIONARY, "bitmap_length": 0}, "every cell is NULL"),
+        ({"bitmap_length": 12}, "bitmap of 12 bytes does not fit 100 rows"),
+        ({"flags": ALL_NULL, "bitmap_length": 0}, "all its cells are NULL"),
+        ({"flags": ALL_NULL | IS_DICTIONARY, "bitmap_length": 0}, "all its cells are NULL"),
     ],
 )
 def test_each_rule_is_kept(changes, why):

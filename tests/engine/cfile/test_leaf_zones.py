@@ -198,11 +198,11 @@ LIES: dict[str, tuple[str | None, tuple[LeafEntry | None, ...], str]] = {
     "more NULLs than rows": (KIND, (LeafEntry(null_count=4, min=1, max=2), None, LAT), "4 NULLs in 3 rows"),
     "another kind of number": (KIND, (X, None, X), "1 is not a bound of float64 cells"),
     "beyond the type": (KIND, (LeafEntry(null_count=1, min=1, max=1 << 31), None, LAT), "not bounds of int32 cells"),
-    "too few leaves": (KIND, (X, None), "bounds of {2} leaves, not 3"),
-    "no type": (None, (X, None, LAT), "bounds of leaves"),
-    "an unknown type": ("struct<x: what>", (X, None, LAT), "bounds of leaves"),
+    "too few leaves": (KIND, (X, None), "bounds of {2} fields, not of 3"),
+    "no type": (None, (X, None, LAT), "fields have bounds but no type"),
+    "an unknown type": ("struct<x: what>", (X, None, LAT), "nested type cannot be read"),
     "another type": (KIND.replace("int32", "int64"), (X, None, LAT), "the footer says struct<x: int64"),
-    "a list": ("list<int32>", (X, None, LAT), "bounds of {3} leaves, not 0"),
+    "a list": ("list<int32>", (X, None, LAT), "bounds of {3} fields, not of 0"),
 }
 
 

@@ -141,7 +141,7 @@ def test_a_cell_of_too_many_bytes_is_refused(fs, make, monkeypatch):
     vector = make.strings([b"x" * 100] * 50)
     monkeypatch.setattr(cutter, "TARGET_PAGE_BYTES", 90)
     monkeypatch.setattr(cutter, "MAX_PAGE_BYTES", 99)
-    with pytest.raises(InvalidArgumentError, match="a cell takes 100 bytes; a page holds 99"):
+    with pytest.raises(InvalidArgumentError, match="a cell takes 100 bytes; a page holds at most 99"):
         make.write(fs, {make.KEY: (PhysicalType.BYTES, [vector], "plain", "none")})
     monkeypatch.undo()
     monkeypatch.setattr(page, "MAX_PAGE_BYTES", 5100)

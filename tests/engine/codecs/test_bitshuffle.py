@@ -57,7 +57,7 @@ def test_a_block_can_be_read_though_its_neighbour_is_damaged():
 def test_a_directory_that_falls_is_refused():
     payload = CODEC.encode(FixedVector(np.arange(3000)), PhysicalType.INT64)
     directory(payload, 3)[1] = 1
-    with pytest.raises(CorruptPageError, match="fall"):
+    with pytest.raises(CorruptPageError, match="not in ascending order"):
         CODEC.check(payload, PhysicalType.INT64, 3000)
 
 

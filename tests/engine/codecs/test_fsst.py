@@ -87,21 +87,21 @@ def _spoilt(change) -> np.ndarray:
 @pytest.mark.parametrize("length", [0, 9])
 def test_lengths_of_symbols_are_checked(length):
     payload = _spoilt(lambda payload: payload.__setitem__(1, length))
-    with pytest.raises(CorruptPageError, match="a symbol of no or more than 8 bytes"):
+    with pytest.raises(CorruptPageError, match="a symbol is empty or over 8 bytes"):
         CODEC.check(payload, BYTES, 200)
 
 
 def test_a_symbol_of_another_length_is_found_while_decoding():
     payload = _spoilt(lambda payload: payload.__setitem__(1, 1 if payload[1] > 1 else 2))
     CODEC.check(payload, BYTES, 200)
-    with pytest.raises(CorruptPageError, match="the codes of block 0 are not those of its strings"):
+    with pytest.raises(CorruptPageError, match="the codes of block 0 do not decode to its strings"):
         CODEC.decode(payload, BYTES, 200, 0, 200)
 
 
 def test_a_code_without_a_symbol_is_found_while_decoding():
     payload = _spoilt(lambda payload: payload.__setitem__(-9, 254))
     CODEC.check(payload, BYTES, 200)
-    with pytest.raises(CorruptPageError, match="the codes of block 0 are not those of its strings"):
+    with pytest.raises(CorruptPageError, match="the codes of block 0 do not decode to its strings"):
         CODEC.gather(payload, BYTES, 200, np.array([199]))
 
 

@@ -148,7 +148,7 @@ def test_rows_that_contradict_themselves(row: str, guarded):
     good = bytes.fromhex("85 01 01 07")
     data = good + bytes.fromhex(row)
     offsets = np.array([0, len(good), len(data)], np.int32)
-    with pytest.raises(CorruptPageError, match="row 1 contradicts itself"):
+    with pytest.raises(CorruptPageError, match="the lengths in row 1 contradict each other"):
         check(BytesVector(offsets, guarded(np.frombuffer(data, np.uint8))))
 
 

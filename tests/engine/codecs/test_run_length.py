@@ -51,7 +51,7 @@ def test_a_page_of_one_run_is_a_few_bytes():
 
 @pytest.mark.parametrize(
     ("last", "value", "why"),
-    [([4, 4, 9], [0, 1, 0], "rise"), ([4, 6, 8], [0, 1, 0], "row 8"), ([4, 6, 9], [0, 2, 0], "0 nor 1")],
+    [([4, 4, 9], [0, 1, 0], "ascending"), ([4, 6, 8], [0, 1, 0], "row 8"), ([4, 6, 9], [0, 2, 0], "0 nor 1")],
 )
 def test_runs_that_contradict_the_page_are_refused(last, value, why):
     payload = np.concatenate(

@@ -80,7 +80,7 @@ def test_a_map_without_a_key_is_refused():
     assert ends[2] == ends[1]
     ends[2:] += 1
     forged = b"".join([text, ends.tobytes(), streams[: ends[1]], b"\0", streams[ends[1] :]])
-    with pytest.raises(CorruptPageError, match="a NULL as a key"):
+    with pytest.raises(CorruptPageError, match="a key of a map is NULL"):
         ShreddedCodec().decode(np.frombuffer(forged, np.uint8), BYTES, 1, 0, 1)
 
 

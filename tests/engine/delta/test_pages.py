@@ -119,5 +119,5 @@ def test_a_page_is_decoded_once_for_all_chunks(touched: list[tuple[str, int]]) -
 
 def test_rows_that_fall_are_no_deltas() -> None:
     pages = pages_of(np.array([3, 9, 4]), np.array([1, 1, 1]), "redo")
-    with pytest.raises(CorruptionError, match="fall"):
+    with pytest.raises(CorruptionError, match="not in row order"):
         pages.redo(0, 100, ALL)

@@ -71,7 +71,7 @@ SMALL = {
 
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
 def test_what_would_be_too_large_for_one_row_is_refused(text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="bytes of values for one row, and 100,000 are allowed"):
+    with pytest.raises(InvalidArgumentError, match="bytes of values for one row; at most 100,000 are allowed"):
         value(text)
 
 

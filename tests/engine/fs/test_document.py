@@ -31,7 +31,7 @@ def test_a_body_that_is_no_message_is_damage(magic: bytes, path: str, what: str,
     for document, offset, why in (
         (pack(magic, 1, b"[]"), HEADER.size, f"the {what} cannot be parsed"),
         (pack(b"NYALANOT", 1, b"{}"), 0, f"this is not a {what}"),
-        (b"{}", 0, f"2 bytes are too short for a {what}"),
+        (b"{}", 0, f"2 bytes are too few for a {what}"),
     ):
         bucket, fs = MemoryBucket(), MemoryFileSystem()
         bucket.put(path, document)

@@ -108,7 +108,7 @@ def test_a_file_of_another_store_is_not_read_even_with_the_same_store_key() -> N
     stores = [EncryptedFileSystem(disk, create_keyring(disk, KEY)) for disk in disks]
     write(stores[0], "a", b"content")
     disks[1].create("a").append(raw(disks[0], "a"))
-    with pytest.raises(CorruptionError, match="of another store"):
+    with pytest.raises(CorruptionError, match="belongs to another store"):
         stores[1].open("a")
 
 

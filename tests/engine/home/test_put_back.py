@@ -160,7 +160,7 @@ def test_a_copy_of_a_history_that_is_gone_stays_as_it_is(site: Site, streamed: b
     site.put_back()
     with opened(site.b) as store:
         put(store, "it stays")
-        with pytest.raises(ConflictError, match="put back to an earlier state after it was copied"):
+        with pytest.raises(ConflictError, match="put back to an earlier state after they were copied"):
             copied(store, site.b, streamed)
         assert copied(store, site.b, streamed, "c") == 4
     for name, v in (("b", "is gone!"), ("c", "it stays")):
@@ -177,7 +177,7 @@ def test_nobody_finishes_a_copy_of_a_history_that_is_gone(site: Site) -> None:
     site.put_back()
     with opened(site.b) as store:
         put(store, "it stays")
-        with pytest.raises(ConflictError, match="put back to an earlier state after it was copied"):
+        with pytest.raises(ConflictError, match="put back to an earlier state after they were copied"):
             copied(store, site.b)
 
 

@@ -66,7 +66,7 @@ def test_no_snapshot_is_handed_out_that_the_log_does_not_allow() -> None:
     tenure = Short()
     tenure.reach = lambda timestamp: None
     mvcc = LeasedMvcc(ManualClock(), tenure, 0.05)
-    with pytest.raises(UnavailableError, match="later than the log allows yet"):
+    with pytest.raises(UnavailableError, match="later than the log allows now"):
         mvcc.wait_for(mvcc.now() + 1_000_000)
 
 

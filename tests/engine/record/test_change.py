@@ -106,7 +106,7 @@ def test_an_unknown_kind_is_corrupt() -> None:
 def test_an_unknown_form_is_corrupt() -> None:
     damaged = bytearray(payload(Change(7, ChangeKind.UPDATE, ROWS)))
     damaged[5] = 2
-    with pytest.raises(CorruptionError, match="form 2"):
+    with pytest.raises(CorruptionError, match="form of a change is unknown: 2"):
         list(unpack_changes(memoryview(damaged), lsn=9))
 
 

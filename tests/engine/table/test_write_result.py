@@ -83,7 +83,7 @@ def test_a_new_row_that_lacks_a_column_is_told_which(store: Store) -> None:
     keyed(store, pa.int64(), pa.field("v", pa.int64(), False), pa.field("w", pa.int64(), False))
     upsert = WriteCommand(table="keyed", op=Operation.UPSERT)
     (error,) = store.write(upsert, pa.record_batch({"k": [1], "v": [1]})).errors
-    assert error.message == "a new row needs 'w': not nullable and without a default"
+    assert error.message == "a new row needs 'w': NULL is not allowed, and there is no default"
 
 
 def test_a_thousand_errors_are_spelled_out_and_all_are_counted(store: Store) -> None:

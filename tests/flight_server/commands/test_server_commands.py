@@ -89,7 +89,7 @@ def test_a_release_that_nobody_waited_for_is_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(server_commands, "_tell", lambda *_: None)
     monkeypatch.setattr(server_commands, "_TAKEN_SECONDS", 0.0)
     done = CliRunner().invoke(app, ["release", "a", "--url", NOBODY], catch_exceptions=False)
-    assert "released the store a; no process has taken it yet: this process takes it back" in done.output
+    assert "released the store a; no process has taken the store yet: this process takes the store back" in done.output
 
 
 def test_a_take_from_a_holder_that_lives_says_who_has_the_store(monkeypatch: pytest.MonkeyPatch) -> None:

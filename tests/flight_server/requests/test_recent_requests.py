@@ -146,7 +146,7 @@ def test_recent_requests_are_bounded() -> None:
         ({"admission_seconds": 5.0}, PruneCount(), "scans_max"),
         ({"client_seconds": 8.0}, PruneCount(), "Its client took 80 %"),
         ({"processor_seconds": 9.0}, PruneCount(rows_in_chunks=10**6, rowsets_read=1), "read 1,000,000 rows to return"),
-        ({"processor_seconds": 1.0}, PruneCount(), "its own thread computed 1.00 s"),
+        ({"processor_seconds": 1.0}, PruneCount(), "the thread of the scan computed only for 1.00 s"),
         ({"processor_seconds": 9.9}, PruneCount(chunks_touched_only=3), "major compaction"),
         ({"processor_seconds": 9.9}, PruneCount(chunks_read=1, chunks_by_zone_map=2), "2 of 3 ranges"),
         ({"processor_seconds": 9.9}, PruneCount(rowsets_read=20), "merged 20 rowsets"),

@@ -128,7 +128,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a wrong variable": ({"environment": {"NYALA_MAINTENANCE": "maybe"}}, "from NYALA_MAINTENANCE"),
     "an unknown name in a file": ({"file": "memory_byte = 3"}, "did you mean 'memory_bytes'"),
     "an unknown limit": ({"file": "[limits]\ncel_bytes = 3"}, "did you mean 'cell_bytes'"),
-    "limits that are none": ({"file": "limits = 3"}, "limits must be a table"),
+    "limits that are none": ({"file": "limits = 3"}, "limits must be a TOML table"),
     "no TOML": ({"file": "scans_max ="}, "is not TOML"),
 }
 

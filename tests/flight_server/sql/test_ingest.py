@@ -33,7 +33,7 @@ def test_the_modes(served: SqlServer, homes: nyala.Table, autocommit: bool) -> N
     assert _ingest(served, "new", ROWS.rename_columns(["id", "town"]), "replace", autocommit) == 3
     assert served.db.table("new").scan(["id", "town"]).to_arrow().num_rows == 3
     assert _ingest(served, "new", ROWS.rename_columns(["id", "town"]), "create_append", autocommit) == 3
-    with pytest.raises(manager.Error, match="there is a table 'new'"):
+    with pytest.raises(manager.Error, match="table 'new' already exists"):
         _ingest(served, "new", ROWS, "create", autocommit)
     with pytest.raises(manager.Error, match="there is no table 'other'"):
         _ingest(served, "other", ROWS, "append", autocommit)

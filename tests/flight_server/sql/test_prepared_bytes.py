@@ -55,9 +55,9 @@ def test_all_users_have_a_limit_together() -> None:
     for owner in (ALICE, BOB):
         held.add(prepared(owner, 450))
     handle = held.add(prepared(CAROL, 100))
-    with pytest.raises(UnavailableError, match="of all users have 1,000 bytes already"):
+    with pytest.raises(UnavailableError, match="of all users would have more than 1,000 bytes"):
         held.replace(handle, prepared(CAROL, 101))
-    with pytest.raises(UnavailableError, match="of all users have 1,000 bytes already"):
+    with pytest.raises(UnavailableError, match="of all users would have more than 1,000 bytes"):
         held.add(prepared(CAROL, 1))
 
 

@@ -199,7 +199,7 @@ def test_a_statement_that_was_prepared_before_begin_is_within(served: SqlServer,
 def test_an_ingest_within_a_transaction_is_refused(served: SqlServer, homes: nyala.Table) -> None:
     with _session(served) as (_, cursor):
         cursor.execute("BEGIN")
-        with pytest.raises(manager.Error, match="an ingest is a commit of its own"):
+        with pytest.raises(manager.Error, match="an ingest is a separate commit"):
             cursor.adbc_ingest("homes", pa.table({"id": [30]}), mode="append")
         cursor.execute("ROLLBACK")
         cursor.adbc_ingest("homes", pa.table({"id": [30]}), mode="append")

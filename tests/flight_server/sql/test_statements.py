@@ -212,7 +212,7 @@ def test_a_token_with_fewer_roles_reads_no_more_after_one_with_more(tmp_path: Pa
                 other.fetchall()
             held = served.server.sql._statements._transactions  # pyright: ignore
             ((handle, transaction),) = held.items()
-            with pytest.raises(InvalidArgumentError, match="made with other roles"):
+            with pytest.raises(InvalidArgumentError, match="made with a token of other roles"):
                 held.get(handle, transaction.owner._replace(roles=frozenset()))
     finally:
         served.close()

@@ -142,7 +142,7 @@ class AvroFormat(Format):
                     values[number] = schema[1].read(value)
                     last = schema
                 except (*NOT_READABLE, InvalidArgumentError) as error:
-                    rejects[number] = f"it is no Avro: {reason_of(error)}"
+                    rejects[number] = f"it is not Avro: {reason_of(error)}"
                     continue
             schemas[number] = last
         parts: list[Decoded] = []
@@ -191,7 +191,7 @@ class AvroFormat(Format):
             return [pa.array([each.get(name) for each in part], raw) for name in names] or [pa.array(part, raw)]
 
         parts = in_halves(read, 0, len(given), wrong)
-        why |= {int(numbers[place]): f"it is no Avro: {text}" for place, text in wrong.items()}
+        why |= {int(numbers[place]): f"it is not Avro: {text}" for place, text in wrong.items()}
         kept = np.array([place for place in range(len(given)) if place not in wrong], np.int64)
         if not parts:
             return [joined([], pa.schema([]), why)]
@@ -258,7 +258,7 @@ def _connect(schema: Any, names: dict[str, Any], space: str = "") -> dict[str, A
     if isinstance(schema, list):
         kinds = [each for each in schema if each != "null"]
         if len(kinds) != 1:
-            raise InvalidArgumentError(f"a union of {len(kinds)} types is no column")
+            raise InvalidArgumentError(f"a union of {len(kinds)} types cannot be a column")
         return _connect(kinds[0], names, space) | {"optional": True}
     if isinstance(schema, str):
         if schema in _PRIMITIVES:

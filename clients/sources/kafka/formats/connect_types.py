@@ -85,7 +85,9 @@ def fields_of(struct: Mapping[str, Any], is_json: bool) -> list[ConnectField]:
             raise InvalidArgumentError(f"its schema is a {struct['type']}, not a struct")
         return [_field(each["field"], each, is_json) for each in struct["fields"]]
     except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidArgumentError(f"its schema is none of Kafka Connect: {type(error).__name__} {error}") from None
+        raise InvalidArgumentError(
+            f"its schema is not valid for Kafka Connect: {type(error).__name__} {error}"
+        ) from None
 
 
 def struct_of(fields: Sequence[ConnectField]) -> pa.DataType:
@@ -106,7 +108,9 @@ def rows_of(structs: pa.StructArray, fields: Sequence[ConnectField]) -> pa.Recor
             columns[each.name] = each.convert(raw)
         except (pa.ArrowException, ValueError, ArithmeticError, TypeError) as error:
             why = str(error).partition("\n")[0][:200]
-            raise InvalidArgumentError(f"field {each.name!r} has a value that is no {each.word}: {why}") from None
+            raise InvalidArgumentError(
+                f"field {each.name!r} has a value that is not of type {each.word}: {why}"
+            ) from None
     return pa.RecordBatch.from_pydict(columns)
 
 

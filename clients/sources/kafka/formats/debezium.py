@@ -16,11 +16,11 @@ _WRITES = ("c", "r", "u")
 """Operations with a new row: create, read by a snapshot, update."""
 _DELETE, _TRUNCATE, _MESSAGE = "d", "t", "m"
 SHARED = (
-    "it truncates the table, in a topic of several partitions, which have no order among each other: truncate the "
-    "table yourself, and let the connector skip truncations (skipped.operations=t)"
+    "it truncates the table, but its topic has several partitions, which have no common order: truncate the table "
+    "yourself, and let the connector skip truncations (skipped.operations=t)"
 )
-ABSENT = "it is a row under a new key, and lacks the large value of its field"
-FULL = "let the database tell whole rows (REPLICA IDENTITY FULL in PostgreSQL)"
+ABSENT = "it is a row with a new key, but lacks the large value of the field"
+FULL = "let the database send whole rows (REPLICA IDENTITY FULL in PostgreSQL)"
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ def changes_of(
         rejects |= {int(numbers[at]): SHARED for at in truncated}
         truncated = truncated[:0]
     for at in np.flatnonzero(~np.isin(words, (*_WRITES, _DELETE, _TRUNCATE, _MESSAGE))):
-        rejects[int(numbers[at])] = f"its operation is {op[at]!r}, and not one of Debezium: c, r, u, d, t, m"
+        rejects[int(numbers[at])] = f"its operation is {op[at]!r}; Debezium has only c, r, u, d, t, m"
     for at in np.flatnonzero(is_write & ~has_after):
-        rejects[int(numbers[at])] = f"its operation is {op[at]!r}, and it has no row: after is null"
+        rejects[int(numbers[at])] = f"its operation is {op[at]!r}, but it has no row: after is null"
     moved = _moved(read, about.primary_key, (words == "u") & has_after & has_before)
     deletes = np.flatnonzero((is_delete & has_before) | moved)
     writes = np.flatnonzero(is_write & has_after)

@@ -28,7 +28,7 @@ _PAYLOAD = re.compile(r'\s*,\s*"payload"\s*:\s*')
 _SAMPLE, _SAMPLE_BYTES = 256, 1 << 20
 """So many messages show what fields there are beside those of the table."""
 _ROWS = ("before", "after")
-_UNCLEAR = "without the schema in the messages {} is not clear: let the connector send it (schemas.enable=true)"
+_UNCLEAR = "the messages have no schema, so {} is not clear: let the connector send the schema (schemas.enable=true)"
 
 
 class Wrapping:

@@ -28,7 +28,7 @@ def by_keys(
 ) -> Decoded:
     """Return deletes of the keys of messages; those that cannot be read go to ``rejects``."""
     if not about.unique_key:
-        rejects.update(dict.fromkeys(numbers, "it has no value, and no key identifies rows of the table"))
+        rejects.update(dict.fromkeys(numbers, "it has no value, so it is a delete, but rows of the table have no key"))
         numbers = ()
     names = set(about.primary_key)
     columns = [each for each in about.columns if each.name in names]
@@ -77,7 +77,7 @@ def cells_of_key(value: Any, columns: Sequence[ColumnSchema]) -> Mapping[str, An
     """
     if not isinstance(value, dict):
         if len(columns) > 1:
-            raise InvalidArgumentError(f"it is one value, and the key has {len(columns)} columns")
+            raise InvalidArgumentError(f"it is one value, but the key has {len(columns)} columns")
         value = {columns[0].name: value}
     for column in columns:
         if value.get(column.name) is None:

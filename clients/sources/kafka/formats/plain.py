@@ -168,7 +168,7 @@ class ArrowFormat(Format):
                 rows = pa.ipc.open_stream(value).read_all()
                 rows.validate(full=True)
             except NOT_READABLE as error:
-                rejects[number] = f"it is no stream of Arrow: {reason_of(error)}"
+                rejects[number] = f"it is not an Arrow stream: {reason_of(error)}"
                 continue
             for batch in rows.combine_chunks().to_batches():
                 whole = whole_rows(batch, table.about)

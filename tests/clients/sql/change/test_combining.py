@@ -136,7 +136,7 @@ def test_one_value_that_does_not_fit_refuses_all_rows(sql: SmallSql) -> None:
     rows = f"(3, 1), (1, {(1 << 63) - 1}), (2, 1)"
     with pytest.raises(InvalidArgumentError, match=r"column 'n': .*overflow.*nothing was changed"):
         sql.run(f"INSERT INTO c (id, n) VALUES {rows} {RAISE}")
-    with pytest.raises(InvalidArgumentError, match=r"\(id=1\).*takes each key once"):
+    with pytest.raises(InvalidArgumentError, match=r"\(id=1\).*accepts each key only once"):
         sql.run(
             "INSERT INTO c (id, n) VALUES (1, 1), (2, 1), (1, 1) ON CONFLICT (id) DO UPDATE SET n = c.n + excluded.n"
         )

@@ -68,7 +68,7 @@ def test_a_transaction_without_changes_commits_nothing(homes: SmallSql) -> None:
         ("DELETE FROM offers WHERE home IN (SELECT id FROM homes)", "has written table 'homes'"),
         ("INSERT INTO homes (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 1 + homes.n", "written table 'homes'"),
         ("MERGE INTO offers USING homes ON homes.id = offers.id WHEN MATCHED THEN DELETE", "has written table 'homes'"),
-        ("TRUNCATE offers", "no TRUNCATE"),
+        ("TRUNCATE offers", "TRUNCATE cannot be part"),
         ("CREATE TABLE x (id int PRIMARY KEY)", "changes rows only"),
         ("DROP TABLE offers", "changes rows only"),
         ("ALTER TABLE offers ADD COLUMN x int", "changes rows only"),

@@ -130,10 +130,10 @@ REFUSALS = [
     ("MERGE INTO homes USING (SELECT 1 AS i) ON TRUE WHEN MATCHED THEN DELETE", "needs a name"),
     ("MERGE INTO homes USING offers ON homes.id = offers.id WHEN MATCHED THEN UPDATE SET id = 1", "primary key"),
     ("TRUNCATE homes RESTART IDENTITY", "RESTART IDENTITY"),
-    ("SELECT 1", "no statement that changes"),
-    ("BEGIN", "for a connection"),
+    ("SELECT 1", "not a statement that changes"),
+    ("BEGIN", "of a connection"),
     ("VACUUM homes", "needs no VACUUM"),
-    ("COPY homes FROM 'x'", "the job that loads"),
+    ("COPY homes FROM 'x'", "use the jobs load and export"),
 ]  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def test_a_table_that_numbers_its_rows(sql: SmallSql) -> None:
         ("a", 2, 7), ("a", 4, 10), ("a", 5, 10), ("b", 3, 5), ("b", 6, 5), ("c", 7, 9),
     ]  # fmt: skip
     for text, why in [
-        ("INSERT INTO t (sensor, auto_incrementing_id) VALUES ('a', 1)", "numbers new rows"),
+        ("INSERT INTO t (sensor, auto_incrementing_id) VALUES ('a', 1)", "gives numbers to new rows"),
         ("INSERT INTO t (sensor) VALUES ('a') ON CONFLICT (sensor) DO NOTHING", "leave out ON CONFLICT"),
         ("UPDATE t SET sensor = 'z'", "part of the primary key"),
     ]:

@@ -78,7 +78,7 @@ def test_texts(text: str) -> None:
     ("text", "message"),
     [
         ("SELECT * FROM p RIGHT JOIN q USING (x)", "name the columns, or write LEFT JOIN"),
-        ("SELECT p.id FROM p RIGHT JOIN q LEFT JOIN p AS r ON r.x = q.x ON p.x = q.x", "takes it in parentheses"),
+        ("SELECT p.id FROM p RIGHT JOIN q LEFT JOIN p AS r ON r.x = q.x ON p.x = q.x", "parentheses around that join"),
     ],
 )
 def test_what_is_refused(joined: tuple[Database, duckdb.DuckDBPyConnection], text: str, message: str) -> None:

@@ -127,9 +127,9 @@ def test_where_a_query_is_no_condition(db: Database, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("SELECT id FROM t WHERE (a, b) = (1, 2, 3)", "as many values on both sides"),
-        ("SELECT id FROM t WHERE (a, b) IN ((1, 2), (1, 2, 3))", "as many values on both sides"),
-        ("SELECT id FROM t WHERE (a, b) IN (SELECT a, k FROM u WHERE u.n = t.id)", "refers to the query around it"),
+        ("SELECT id FROM t WHERE (a, b) = (1, 2, 3)", "the same number of values on both sides"),
+        ("SELECT id FROM t WHERE (a, b) IN ((1, 2), (1, 2, 3))", "the same number of values on both sides"),
+        ("SELECT id FROM t WHERE (a, b) IN (SELECT a, k FROM u WHERE u.n = t.id)", "refers to the outer query"),
     ],
 )
 def test_refusals(db: Database, text: str, why: str) -> None:

@@ -72,7 +72,7 @@ def test_what_is_uploaded_is_what_was_written(opening: Opening, bucket: WatchedB
     with piece.open("r+b") as raw:
         raw.seek(100_000)
         raw.write(b"?")
-    with pytest.raises(OSError, match="other bytes than were written"):
+    with pytest.raises(OSError, match="returned bytes that were not written"):
         file.sync()
     file.close()
     assert not bucket.inner.list("")

@@ -199,7 +199,7 @@ def test_a_store_in_a_bucket_keeps_all_its_tables() -> None:
 def test_all_tables_are_kept_as_of_now_only() -> None:
     with made(InBucket().open()) as store:
         moment = store.create_pin(CreatePin(name="one", table="t")).snapshot
-        with pytest.raises(InvalidArgumentError, match="leave out as_of, or give a table"):
+        with pytest.raises(InvalidArgumentError, match="leave out as_of, or name a table"):
             store.create_pin(CreatePin(name="all", as_of=moment))
         assert [pin.name for pin in store.pins()] == ["one"]
 
@@ -276,7 +276,7 @@ def test_pins_of_one_table_leave_room_for_others(subject: Subject) -> None:
 
 
 def test_a_directory_keeps_one_table_by_a_pin() -> None:
-    with made(InDirectory().open()) as store, pytest.raises(InvalidArgumentError, match="or give a table"):
+    with made(InDirectory().open()) as store, pytest.raises(InvalidArgumentError, match="or name a table"):
         store.create_pin(CreatePin(name="all"))
 
 

@@ -422,13 +422,13 @@ def test_a_file_that_is_not_what_it_should_be_is_named() -> None:
     refused("occurs twice", first, first)
     refused("does not find it", base(file_id=name + 5000))
     refused("disagree on rows or keys", first.model_copy(update={"rows": first.rows + 1}))
-    refused("moment", told=attempt(timestamp=task.timestamp - 1))
+    refused("another timestamp", told=attempt(timestamp=task.timestamp - 1))
     fewer = {**task.entry, "rowsets": task.entry["rowsets"][:-1]}
     refused("lack a row", told=attempt(entry=fewer))
     older = [{**rowset, "redo": []} for rowset in task.entry["rowsets"]]
     refused("is deleted in the files", told=attempt(entry={**task.entry, "rowsets": older}))
     one, another, *_ = subject.tablet.version.disk
-    with pytest.raises(InvalidArgumentError, match="a key that none of the merged rowsets has"):
+    with pytest.raises(InvalidArgumentError, match="a key of the files is in none of the merged rowsets"):
         place_rows([one], [another], task.timestamp, 0)
     assert first.undo
     torn = f"{task.directory}/{good.task.attempt}/tablets/2/{first.undo.file_id}.undo"

@@ -191,7 +191,7 @@ def test_codes_without_symbols_are_reported(store: Store) -> None:
     stored = rowset.base_stream(store._catalog.table("t").schema.column("symbols").id).page(0).stored
     stored[-9:-8] = 0xFF  # an escape, and nothing behind it
     for read in (table.scan().to_arrow, lambda: table.get(2 * 2999), lambda: table.get_many([1, 2 * 2999])):
-        with pytest.raises(CorruptionError, match="the codes of block 2 are not those of its strings"):
+        with pytest.raises(CorruptionError, match="the codes of block 2 do not decode to its strings"):
             read()
     assert table.get(0) is not None
 

@@ -178,7 +178,9 @@ def broken(real: Any, columns: dict[int, Vector], count: int) -> BytesVector:
     return rows
 
 
-@pytest.mark.parametrize(("damage", "why"), [(others, "differ from the cells of column 2"), (broken, "contradicts")])
+@pytest.mark.parametrize(
+    ("damage", "why"), [(others, "differ from the cells of column 2"), (broken, "contradict each other")]
+)
 def test_whole_rows_that_are_not_those_of_the_columns_are_found(
     monkeypatch: pytest.MonkeyPatch, damage: Any, why: str
 ) -> None:

@@ -69,7 +69,7 @@ def test_no_cut_or_longer_slot_passes() -> None:
 
 
 def test_a_slot_under_another_name_is_refused() -> None:
-    with pytest.raises(CorruptionError, match="another's name"):
+    with pytest.raises(CorruptionError, match="the name of another slot"):
         decode_slot(9, content_of(RECORD))
 
 
@@ -137,16 +137,16 @@ def test_slots_that_follow_one_another_pass() -> None:
         ({"store_uuid": b"o" * 16}, "is of store"),
         ({"safe": 899}, "safe falls from 900 to 899"),
         ({"ceiling": 998}, "ceiling falls"),
-        ({"kind": SlotKind.RELEASE, "count": 0}, "releases the log at 900 with the ceiling 999"),
+        ({"kind": SlotKind.RELEASE, "count": 0}, "releases the log at timestamp 900, but with the ceiling 999"),
         ({"kind": SlotKind.CLAIM, "count": 0, "reign": 3, "epoch": 9, "safe": 998}, "below the ceiling 999"),
         ({"needed_slot": 5}, "needed_slot falls"),
         ({"needed_lsn": 39}, "needed_lsn falls"),
         ({"needed_slot": 10}, "which are later"),
         ({"needed_lsn": 47}, "which are later"),
-        ({"kind": SlotKind.CLAIM, "count": 0, "reign": 3, "epoch": 8, "safe": 999}, "of epoch 8 is of kind CLAIM"),
+        ({"kind": SlotKind.CLAIM, "count": 0, "reign": 3, "epoch": 8, "safe": 999}, "8 cannot have the kind CLAIM"),
         ({"kind": SlotKind.CLAIM, "count": 0, "epoch": 9}, "begins reign 2"),
-        ({"kind": SlotKind.BEAT}, "2 records is of kind BEAT"),
-        ({"count": 0}, "0 records is of kind RECORDS"),
+        ({"kind": SlotKind.BEAT}, "2 records cannot have the kind BEAT"),
+        ({"count": 0}, "0 records cannot have the kind RECORDS"),
     ],
 )
 def test_a_slot_that_cannot_follow_is_refused(change: dict[str, object], why: str) -> None:

@@ -90,7 +90,8 @@ public final class FlightStore {
       } catch (StoreException error) {
         if (error.isAnswerLost()) {
           throw new StoreException(StoreException.UNAVAILABLE,
-              error.said() + "; whether " + action + " was carried out is unknown: check, and repeat it if it was not");
+              error.said() + "; it is unknown whether " + action
+                  + " was carried out: check, and repeat it if it was not");
         }
         if (error.locations() == null && error.retryAfterSeconds() == 0) {
           throw error;

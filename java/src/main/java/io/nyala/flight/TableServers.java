@@ -140,7 +140,7 @@ public final class TableServers {
     for (JsonNode step : steps) {
       if (!lacking.isEmpty() && step.path("op").asText().equals("add_range_partition")) {
         throw new StoreException(StoreException.INVALID_ARGUMENT, "table '" + table + "' is not on "
-            + String.join(", ", lacking) + ", where its new range might go: use Table.alter of the client");
+            + String.join(", ", lacking) + ", which may get a tablet of the new range: use Table.alter of the client");
       }
     }
   }

@@ -70,7 +70,7 @@ public final class ColumnTypes {
       DataType type = TYPES.getOrDefault(name, HOLDERS.get(name));
       if (type == null) {
         throw new IllegalArgumentException(
-            "Spark has no type for a column of " + word + ": leave it out, by the option columns");
+            "Spark has no type for a column of " + word + ": leave it out with the option columns");
       }
       return type;
     }

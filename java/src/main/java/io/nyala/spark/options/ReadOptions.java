@@ -78,7 +78,7 @@ public final class ReadOptions {
       return;
     }
     for (String name : snapshots) {
-      throw invalid("give " + name + " or startTimestamp, not both: a read from startTimestamp ends at endTimestamp");
+      throw invalid("give " + name + " or startTimestamp, not both: for the end of a read from startTimestamp use endTimestamp");
     }
     ObjectNode changes = scan.putObject("changes");
     changes.set("since", Json.tree(moment("startTimestamp", options.get("startTimestamp"))));
@@ -110,7 +110,7 @@ public final class ReadOptions {
   private static JsonNode measures(CaseInsensitiveStringMap options) {
     for (String other : List.of("columns", "startTimestamp")) {
       if (options.containsKey(other)) {
-        throw invalid("aggregate cannot be combined with " + other + ": it covers all rows that match");
+        throw invalid("aggregate cannot be combined with " + other + ": an aggregate covers all rows that match");
       }
     }
     try {

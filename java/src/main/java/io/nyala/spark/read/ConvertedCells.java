@@ -84,7 +84,7 @@ final class ConvertedCells extends ArrowCells {
     throw new StoreException(
         "INVALID_ARGUMENT",
         "'" + vector.getName() + "' has a span of " + cell + " " + unitOf(vector) + ", which Spark's interval of "
-            + "microseconds cannot hold: leave the column out, by the option columns");
+            + "microseconds cannot hold: leave the column out with the option columns");
   }
 
   private static String unitOf(FieldVector vector) {
