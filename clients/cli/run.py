@@ -46,7 +46,7 @@ EXIT_CODES: Mapping[str, int] = {
     CorruptionError.code: 11,
     InternalError.code: 12,
 }
-"""The exit code for each error code; docs/cli.md has the table for users."""
+"""The exit code for each error code; docs/cli-reference.md has the table for users."""
 
 _ERRNO = re.compile(r"^\[Errno \d+\] ")
 _EXTRAS = {

@@ -62,6 +62,11 @@ def test_one_title_and_it_comes_first(document: Path) -> None:
     assert len(titles) == 1 and lines[0] == titles[0]
 
 
+def test_a_page_has_a_length_that_is_read_in_one_go() -> None:
+    pages = {page: len(page.read_text().splitlines()) for page in (ROOT / "docs").rglob("*.md")}
+    assert {page.name: count for page, count in pages.items() if count > 400 and page.name != "cli-reference.md"} == {}
+
+
 def test_named_tests_exist() -> None:
     missing = []
     for document in DOCUMENTS:

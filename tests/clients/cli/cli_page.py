@@ -1,4 +1,4 @@
-"""The reference part of docs/cli.md, written from the commands themselves; started as a program, it writes it there."""
+"""The part of docs/cli-reference.md that is written from the commands; started as a program, it writes it there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer.main
 
 from nyala.__main__ import make_app
 
-PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[3] / "docs" / "cli-reference.md"
 MARK = "<!-- reference -->\n"
 _WITHOUT = {"help", "install_completion", "show_completion"}
 
