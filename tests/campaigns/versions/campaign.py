@@ -10,7 +10,8 @@ For each of `BUILDS`, with the steps of `program`:
 * **newer**: today's makes a table that needs each of `NEWER`; the old version either reads the other tables, or refuses
   the store and changes nothing in it;
 * **wire**: an old client works with today's server, and today's client with an old server;
-* **bucket**: holder and standby of two versions under a client that writes: an upgrade, and then the way back;
+* **bucket**: holder and standby of two versions under a client that writes: an upgrade, and then the way back, unless
+  the old one says why it does not take the store;
 * **roll back**: the same way back after today's version has made a table that needs each of `NEWER`: the old one either
   takes the store and reads the other tables, or refuses it and says why, and today's finds all.
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import re
 import signal
 import socket
@@ -29,9 +31,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
+from typing import IO
 
 import pyarrow.flight as fl
 from rich.console import Console
@@ -121,27 +124,42 @@ class Versions:
         Path(target).mkdir()
         data = "--data", f"file://{target}", "--name", "a", _LEASE
         place = self._work / f"{self._old.build.name}-cache"
-        ends = []
+        changes = [(self._new, signal.SIGTERM), (self._old, signal.SIGKILL), (self._new, signal.SIGKILL)]
         rows, first = 0, 0
-        with served(self._old, *data, f"--set=bucket_cache={place}-0") as (url, holder):
-            for number, (install, way) in enumerate(
-                [(self._new, signal.SIGTERM), (self._old, signal.SIGKILL), (self._new, signal.SIGKILL)], 1
-            ):
-                with served(install, *data, f"--set=bucket_cache={place}-{number}", is_standby=True) as (next_url, nxt):
-                    writing = self._old.start(  # clients are the last to be upgraded
-                        PROGRAM, "write", f"{url},{next_url}", str(notes), self._seed, str(first), str(first + steps)
-                    )
-                    time.sleep(2)
-                    holder.send_signal(way)
-                    holder.wait(60)
-                    output, errors = writing.communicate(timeout=240)
+        with ExitStack() as servers:
+            url, holder = servers.enter_context(served(self._old, *data, f"--set=bucket_cache={place}-0"))
+            for number, (install, way) in enumerate(changes, 1):
+                log = servers.enter_context(tempfile.TemporaryFile("w+"))
+                cache = f"--set=bucket_cache={place}-{number}"
+                next_url, standby = servers.enter_context(served(install, *data, cache, is_standby=True, log=log))
+                writing = self._old.start(  # clients are the last to be upgraded
+                    PROGRAM, "write", f"{url},{next_url}", str(notes), self._seed, str(first), str(first + steps)
+                )
+                time.sleep(2)
+                holder.send_signal(way)
+                holder.wait(60)
+                output, errors = writing.communicate(timeout=240)
+                try:
                     if writing.returncode:
                         raise Failed("the client of the upgrade", output + errors)
-                    first += steps
-                    rows += self._read(self._old, next_url, notes, first)
-                    ends.append(way)
-                    url, holder = next_url, nxt
-        return f"{rows:,} rows, {len(ends)} changes of the holder"
+                    rows += self._read(self._old, next_url, notes, first + steps)
+                except Failed as error:
+                    if install is self._new:
+                        raise
+                    why = standby_refusal(Failed(str(error), error.errors + ended(standby, log)))
+                    url, _ = servers.enter_context(served(self._new, *data, f"--set=bucket_cache={place}-last"))
+                    return f"{rows + self._read_rest(url, notes):,} rows; the old one {why}"
+                first += steps
+                url, holder = next_url, standby
+        return f"{rows:,} rows, {len(changes)} changes of the holder"
+
+    def _read_rest(self, url: str, notes: Path) -> int:
+        """Read what a client has written that failed: its last step may be there, or not."""
+        done = json.loads(notes.read_text().splitlines()[-1])[0] + 1
+        try:
+            return self._read(self._new, url, notes, done)
+        except Failed:
+            return self._read(self._new, url, notes, done + 1)
 
     def roll_back(self) -> str:
         """Let today's version use what is newer in a bucket, and let the old one take the store."""
@@ -185,6 +203,14 @@ def standby_refusal(error: Failed) -> str:
     return f"stands by: {reasons[0]} {', '.join(fields)}".rstrip()
 
 
+def ended(process: subprocess.Popen[str], log: IO[str]) -> str:
+    """Kill a process, and return all that it wrote."""
+    process.kill()
+    process.wait()
+    log.seek(0)
+    return log.read()
+
+
 def content_of(store: Path) -> str:
     """Return a digest of all files of a store but its lock."""
     digest = hashlib.blake2b()
@@ -196,13 +222,17 @@ def content_of(store: Path) -> str:
 
 @contextmanager
 def served(
-    install: Install, *options: str, is_standby: bool = False, seconds: float = _READY_SECONDS
+    install: Install,
+    *options: str,
+    is_standby: bool = False,
+    seconds: float = _READY_SECONDS,
+    log: IO[str] | None = None,
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Serve a store by a version; yield the location when it is ready, and the process. Raises Failed, with all that
-    the process wrote, if it is not ready in time."""
+    """Serve a store by a version; yield the location when it is ready, and the process. It writes to ``log``, or to a
+    file of its own. Raises Failed, with all that the process wrote, if it is not ready in time."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"grpc://127.0.0.1:{free.getsockname()[1]}"
-    with tempfile.TemporaryFile("w+") as log:
+    with nullcontext(log) if log else tempfile.TemporaryFile("w+") as log:
         process = install.start("-m", "nyala.flight_server", *options, "--listen", url, output=log)
         try:
             if not _is_ready(url, process, "where" if is_standby else "tables", seconds):
