@@ -51,8 +51,9 @@ def form(base: Path, **environment: str) -> tuple[str, int]:
 
 
 def said(script: str, base: Path, **environment: str) -> Any:
-    """Run a script in a process with a cache of its own; return the JSON that it prints."""
-    environment = {**os.environ, "NYALA_CACHE_DIR": str(base), **environment}
+    """Run a script in a process with its own cache and form of kernels; return the JSON that it prints."""
+    inherited = {name: value for name, value in os.environ.items() if name != "NYALA_KERNELS"}
+    environment = {**inherited, "NYALA_CACHE_DIR": str(base), **environment}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -62,9 +62,10 @@ ENVIRONMENTS = {
 
 
 def run(script: str, **environment: str) -> str:
+    inherited = {name: value for name, value in os.environ.items() if name != "NYALA_KERNELS"}
     process = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, **environment},
+        env={**inherited, **environment},
         capture_output=True,
         text=True,
         check=False,
