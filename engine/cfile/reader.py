@@ -97,8 +97,8 @@ class CFileReader:
             self.image.far.fetch(ranges)
 
     def check(self, seconds: float = 0) -> None:
-        """Check that the file still exists with its full size, unless that was so less than ``seconds`` ago. Raises as
-        reading does."""
+        """Check that the file still exists with its full size, but not twice within ``seconds``. Raises as reading
+        does."""
         now = elapsed_seconds()
         if now - self._checked >= seconds:
             self.image.check()

@@ -449,7 +449,7 @@ class DiskRowSet(RowSet):
             self.live.load(alive)
 
     def check_files(self, seconds: float = 0) -> None:
-        """Check that all files still exist and have their full size, but for those that did less than ``seconds`` ago.
+        """Check that all files still exist with their full size. A file is not asked twice within ``seconds``.
 
         Raises:
             CorruptionError: one is gone, or was cut short.
