@@ -179,7 +179,8 @@ class BucketCopy:
             raise self._overtaken()
         for path, size in self._named.items():
             if there.get(path) != size:
-                raise CorruptionError(path, 0, f"{self._target.where} has {there.get(path)} of the {size} bytes copied")
+                bytes_there = there.get(path, "none")
+                raise CorruptionError(path, 0, f"{self._target.where} has {bytes_there} of the {size} bytes copied")
         name = cut.header.manifest
         document = pack_manifest(raw.model_copy(update={"store_uuid": self._uuid.hex, "pins": (), "clean_stop": None}))
         bucket.put(f"{prefix}{DIRECTORY}{name}", document)

@@ -28,7 +28,7 @@ Format = Annotated[
 Op = Annotated[str, typer.Option("--op", help="How rows are written: upsert, insert, or one of these with _ignore.")]
 Key = Annotated[
     str,
-    typer.Option("--key", help="The key of a table that messages create, if they do not say it: comma-separated."),
+    typer.Option("--key", help="The key of a new table, comma-separated; by default the fields of the messages' keys."),
 ]
 RegistryUrl = Annotated[str, typer.Option("--registry", help="The registry of Avro's schemas, as http://host:8081.")]
 Group = Annotated[

@@ -107,9 +107,10 @@ def consume(
 
     ``address`` is ``kafka://host:9092,host2:9092``. ``topics`` are names, or a mapping of these to the names of tables.
     ``format`` is ``json`` or ``arrow`` (rows), ``avro`` (rows, with their schemas in the ``registry``, a URL), or
-    ``debezium-json`` or ``debezium-avro`` (changes). Messages with a schema create their table, with ``key`` as its key
-    if they do not say it; for others it must be there. ``op`` is how rows are written: ``upsert``, ``insert``, or one
-    of these with ``_ignore``. A message without a value deletes its key.
+    ``debezium-json`` or ``debezium-avro`` (changes). Messages with a schema create their table. The table's key is
+    ``key``, or by default the fields of the messages' keys. Other messages need a table that is there. ``op`` is how
+    rows are written: ``upsert``, ``insert``, or one of these with ``_ignore``. A message without a value deletes its
+    key.
 
     Messages that cannot be applied go to the table ``nyala_rejects``; with more than ``rejects_max`` the run ends.
     ``start`` says where topics begin that the group has not consumed: ``earliest`` or ``latest``. ``accept_gap``
