@@ -1,6 +1,7 @@
 """The package that users install: nothing forgotten or extra, and a client that stays light."""
 
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -55,8 +56,11 @@ def dotted(folder: Path) -> str:
 
 
 def run(code: str, folder: Path) -> str:
-    """Run ``code`` in a fresh interpreter, away from the checkout, and return what it prints."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
+    """Run ``code`` in a fresh interpreter, away from the checkout, and return what it prints. A test that configures
+    Spark in this process may have put the checkout into PYTHONPATH."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
