@@ -14,6 +14,7 @@ from ..text.names import alias_of, column, identifier, name_of, of_table, refuse
 from ..text.written import reworded
 from .assignments import Assignments, assignments_of
 from .combining import is_new_value, rules_of
+from .exact_values import with_exact_numbers
 from .literals import NO_LITERAL, is_default, literal
 from .target import ChangeTarget, Reading
 from .translate import EXCLUDED
@@ -250,6 +251,7 @@ def _or_update(
         rules, names = merge
         return Work(target, KIND, [Part(Operation.MERGE, rows.select(names), rules)], rows.num_rows, None)
     refuse_long(rows, target.columns)
+    changes = changes.mapped(lambda node: with_exact_numbers(node, target.columns, alias, rows.column_names))
     changes = changes.mapped(lambda node: of_table(node, alias, target.columns))
     condition = exp.true() if where is None else of_table(where.this, alias, target.columns)
     there = _there(rows, alias, target, reading, changes.selected(condition), condition)

@@ -38,6 +38,8 @@ _KINDS: dict[str, Kind] = {
 _COMPARISONS: dict[type, str] = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<="}
 _MIRRORED = {"=": "=", "<>": "<>", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
 _ARITHMETIC: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+ARITHMETIC = tuple(_ARITHMETIC)
+"""Operations with numbers."""
 _INTEGERS = {exp.DType.SMALLINT: "SMALLINT", exp.DType.INT: "INT", exp.DType.BIGINT: "BIGINT"}
 _EXACT: tuple[Kind, ...] = ("int", "decimal")
 _MOMENTS: tuple[Kind, ...] = ("date", "timestamp")

@@ -9,6 +9,7 @@ from ....schemas.errors import InvalidArgumentError
 from ....schemas.rows.operation import Operation
 from ..text.names import alias_of, column, identifier, refuse_others
 from .assignments import Assignments, assignments_of
+from .exact_values import with_exact_numbers
 from .target import ChangeTarget, Reading
 from .values import assigned
 from .writing import Part, Work
@@ -29,6 +30,7 @@ def update(tree: exp.Update, target: ChangeTarget, reading: Reading) -> Work:
     refuse_others(tree, TAKEN[UPDATE], UPDATE)
     alias = alias_of(tree.this)
     changes = assignments_of(tree.expressions, target, alias, takes_key=True)
+    changes = changes.mapped(lambda node: with_exact_numbers(node, target.columns, alias))
     others = tree.args.get("from_")
     moves = any(name in target.key for name in changes.names)
     kept = list(target.columns) if moves else target.key

@@ -206,6 +206,8 @@ def _rounded(value: Any, target: LogicalType) -> decimal.Decimal | None:
 
 
 def _to_float(array: pa.Array, target: LogicalType) -> pa.Array:
+    if pa.types.is_decimal(array.type):  # Arrow casts a decimal to the double beside the nearest one
+        array = array.cast(pa.string())
     answer = array.cast(pa.float64(), safe=False)
     if target.name == "double":
         return answer

@@ -194,7 +194,7 @@ def test_a_copy_that_is_not_finished_is_no_store_and_goes_on() -> None:
         run.bring(missing[0])
         with pytest.raises(UnavailableError, match="not finished"):
             opened(machine)
-        with pytest.raises(CorruptionError, match="has none of the [0-9]+ bytes copied"):
+        with pytest.raises(CorruptionError, match=r"has none of the [0-9]+ bytes copied"):
             run.end()
         assert copied(store, machine) == len(missing) - 1
         other = made_by(machine, "c")

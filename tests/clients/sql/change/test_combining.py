@@ -121,6 +121,39 @@ def test_what_a_statement_does_to_a_row_that_is_there(
     assert is_merged == any(text == each for each, *_ in MERGED)
 
 
+@pytest.mark.parametrize(
+    ("value", "wide", "price"),
+    [
+        ("w.cents + (1.25 + wide)", "123456789012346.25000", 123456789012346.25),
+        ("wide - n * .1", "123456789012345.20000", 123456789012345.2),
+        ("-wide * -(1.00001)", "123458023580235.62346", 123458023580235.623455),
+        ("CASE WHEN n > 2.5 THEN wide + 1e-5 END", "123456789012345.50001", 123456789012345.50001),
+        ("n * 0.1", "0.30000", 0.3),
+        ("(0.5 + n) - half", "3.00000", 3.0),
+    ],
+)
+def test_a_number_with_a_point_is_a_decimal_whichever_way_a_row_changes(
+    sql: SmallSql, value: str, wide: str, price: float
+) -> None:
+    sql.run(
+        "CREATE TABLE w (id bigint PRIMARY KEY, cents numeric(6,2), wide numeric(20,5), n int, half float8,"
+        "price float8)"
+    )
+    for text in (
+        f"INSERT INTO w (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET wide = {value}",
+        f"INSERT INTO w (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET wide = {value} WHERE true",
+        f"UPDATE w SET wide = {value}",
+        f"UPDATE w SET wide = {value} WHERE (SELECT count(*) FROM w) = 1",
+    ):
+        sql.run("DELETE FROM w; INSERT INTO w VALUES (1, -0.5, 123456789012345.5, 3, 0.5, 0)")
+        assert sql.run(text).count == 1
+        assert str(sql.rows("w")[0]["wide"]) == wide, text
+        if "half" not in value:
+            sql.run("DELETE FROM w; INSERT INTO w VALUES (1, -0.5, 123456789012345.5, 3, 0.5, 0)")
+            sql.run(text.replace("SET wide", "SET price"))
+            assert sql.rows("w")[0]["price"] == price, text
+
+
 def test_a_new_row_takes_its_values_and_defaults(sql: SmallSql) -> None:
     sql.run(COUNTERS)
     text = f"INSERT INTO c (id, n, s) VALUES (2, 5, 'x'), (1, 6, 'y') {RAISE}"
