@@ -157,7 +157,7 @@ class TabletLocationsCache:
                 if pause is None:
                     raise
                 time.sleep(pause)
-        raise AssertionError("the last look returns or raises")
+        raise AssertionError("the last attempt neither returned nor raised")
 
 
 def incomplete(table: str) -> UnavailableError:

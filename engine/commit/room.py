@@ -68,17 +68,17 @@ class Room:
         if of_table is None:
             if of_all >= most:
                 raise UnavailableError(
-                    f"too many pins of all tables ({of_all:,}, limit unfinished_max): drop some",
+                    f"too many pins of all tables ({of_all:,}, limit unfinished_max): drop some pins",
                     _RETRY_SECONDS,
                 )
         elif of_table >= share:
             raise UnavailableError(
-                f"too many pins of this table ({of_table:,}, limit 1/{_TABLE_SHARE} of unfinished_max): drop some",
+                f"too many pins of this table ({of_table:,}, limit 1/{_TABLE_SHARE} of unfinished_max): drop some pins",
                 _RETRY_SECONDS,
             )
         elif of_tables >= most:
             raise UnavailableError(
-                f"too many pins of single tables ({of_tables:,}, limit unfinished_max): drop some",
+                f"too many pins of single tables ({of_tables:,}, limit unfinished_max): drop some pins",
                 _RETRY_SECONDS,
             )
 

@@ -278,7 +278,9 @@ class ReadOnlyStore(RefusingStore, Generic[AnyPoint]):
                 except ReplacedError:
                     continue
                 raise
-        raise UnavailableError("the process that has the store replaces its files faster than they can be read")
+        raise UnavailableError(
+            "the process that has the store replaces its files faster than they can be read: try again"
+        )
 
     def _answered(
         self, ask: Callable[[Replica[AnyPoint]], Answer], drop: Callable[[Answer], object] = lambda answer: None

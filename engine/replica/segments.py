@@ -121,7 +121,9 @@ class SegmentSource:
                     raise
                 damage = error
                 threads.Event().wait(_PAUSE_SECONDS)
-        raise UnavailableError("the process that has the store replaces its files faster than they can be read")
+        raise UnavailableError(
+            "the process that has the store replaces its files faster than they can be read: try again"
+        )
 
     def _looked(self, began: int) -> SegmentPoint | None:
         """Look once; return None if another manifest came meanwhile."""

@@ -102,7 +102,7 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
         if self.limit is not None and self.limit < 0:
             raise InvalidArgumentError(f"limit {self.limit} is negative")
         if max((self.limit or 0) + self.offset, self.split_bytes or 0) >= 1 << 63:
-            raise InvalidArgumentError("limit + offset, and split_bytes, may be at most 9,223,372,036,854,775,807")
+            raise InvalidArgumentError("limit + offset may be at most 9,223,372,036,854,775,807, and split_bytes too")
         if self.offset < 0:
             raise InvalidArgumentError(f"offset {self.offset} is negative")
         self._check_order()

@@ -152,8 +152,8 @@ def read_keys(fs: FileSystem) -> KeysFile:
     if copy.ring != file.ring or not copy.ids < file.ids:  # a rotation writes the file first, and adds a key
         raise InvalidArgumentError(
             f"{PATH} (with the store key {file.store_key}) is older than {COPY_PATH} (with {copy.store_key}), "
-            f"or of another store: if {COPY_PATH} is the newest, replace {PATH} by a copy of {COPY_PATH}, and give "
-            f"the key {copy.store_key}"
+            f"or belongs to another store: if {COPY_PATH} is the newest, replace {PATH} by a copy of {COPY_PATH}, and "
+            f"give the key {copy.store_key}"
         )
     return file
 

@@ -107,6 +107,10 @@ class Reader(threading.Thread):
         self._ended.set()
         self.join(60)
 
+    def check(self) -> None:
+        """Check that no snapshot was torn."""
+        assert not self.torn, f"{len(self.torn)} torn snapshots: {self.torn[:3]}"
+
     def run(self) -> None:
         """Look until ``stop``; a store that is down is looked at later."""
         while not self._ended.wait(0.02):
@@ -189,6 +193,7 @@ class Campaign:
             mirror.watch(began + seconds)
             for load in loads:
                 load.stop()
+            reader.check()  # before the rest, which takes minutes if the batches are small
             mirror.catch_up()
             self.seconds = time.monotonic() - began
             reader.stop()
@@ -203,7 +208,7 @@ class Campaign:
         self.snapshots = reader.snapshots
         sums = "SELECT (SELECT sum(amount) FROM debit) + (SELECT sum(amount) FROM credit)"
         assert postgres.execute(sums) == [(0,)], "the load itself does not keep the sum"
-        assert not reader.torn, f"{len(reader.torn)} torn snapshots: {reader.torn[:3]}"
+        reader.check()
         with nyala.connect(url) as database:
             for table in TABLES:
                 columns = ", ".join(field.name for field in database.table(table).schema)
@@ -231,7 +236,7 @@ class Campaign:
                 beat.stop()
             finally:
                 mirror.close()
-        assert not reader.torn
+        reader.check()
         self.ages = sorted(reader.ages)
 
     def report(self) -> str:

@@ -260,16 +260,16 @@ def test_pins_of_one_table_leave_room_for_others(subject: Subject) -> None:
             Database(store).create_table(name, SCHEMA, ["id"])
         for number in range(2):
             store.create_pin(CreatePin(name=f"t{number}", table="t"))
-        with pytest.raises(UnavailableError, match=r"too many pins of this table \(2, .* drop some$"):
+        with pytest.raises(UnavailableError, match=r"too many pins of this table \(2, .* drop some pins$"):
             store.create_pin(CreatePin(name="t2", table="t"))
         for name in "uvwxyz01234567":
             store.create_pin(CreatePin(name=name, table=name))
-        with pytest.raises(UnavailableError, match=r"too many pins of single tables \(16, .* drop some$"):
+        with pytest.raises(UnavailableError, match=r"too many pins of single tables \(16, .* drop some pins$"):
             store.create_pin(CreatePin(name="8", table="8"))
         if isinstance(subject, InBucket):
             for number in range(16):
                 store.create_pin(CreatePin(name=f"all{number}"))
-            with pytest.raises(UnavailableError, match=r"too many pins of all tables \(16, .* drop some$"):
+            with pytest.raises(UnavailableError, match=r"too many pins of all tables \(16, .* drop some pins$"):
                 store.create_pin(CreatePin(name="all"))
         store.drop_pin(store.pins()[0].pin_id)
         store.create_pin(CreatePin(name="8", table="8"))
