@@ -20,6 +20,7 @@ import os
 import resource
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -317,7 +318,10 @@ class LocalReadableFile(FillingFile):
         # A segment of the log is preallocated and mostly zeroes. Those are not copied: memory that is never written
         # costs nothing, and the piece stays in the processor's cache. They are read all the same: some file systems
         # told of holes where data was (OpenZFS before 2.2.2), and here that would be acknowledged rows.
-        content = memoryview(mmap.mmap(-1, max(self._size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))[: self._size]
+        memory = mmap.mmap(-1, max(self._size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(AttributeError, OSError):  # not every system, and not every kernel of Linux, has huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)  # else each 4 KB is provided alone, also when zeroes are only read
+        content = memoryview(memory)[: self._size]
         piece = bytearray(min(self._size, len(_ZEROES)))
         for start in range(0, self._size, len(_ZEROES)):
             part = content[start : start + len(piece)]

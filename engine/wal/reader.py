@@ -28,6 +28,7 @@ import numpy as np
 from ...schemas.errors import CorruptionError, UnavailableError
 from ..fs.failures import reading
 from ..fs.filesystem import FileSystem, ReadableFile
+from ..vectors.memory.huge_pages import mapped
 from .format import (
     ALIGNMENT,
     GROUP_MAGIC,
@@ -268,8 +269,9 @@ class LogReader:
             return file.view()
 
     def _start(self, path: str, size: int) -> memoryview:
+        content = mapped(size)[:size].data
         with self._opened(path) as file:
-            return memoryview(file.pread(0, size))
+            return content[: file.read_into(0, content)].toreadonly()
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[ReadableFile]:

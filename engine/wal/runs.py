@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +43,8 @@ class GroupRun:
     path: str
     seed: int
     records: LogRecords
-    offsets: Sequence[int]
+    offsets: np.ndarray
+    """int64."""
     crc: int
     """That of the last one."""
     view: memoryview
@@ -63,10 +64,10 @@ class GroupRun:
         header = self._header(place)
         first = header.first_lsn - self.records.first_lsn
         records = self.records.part(first, first + header.record_count)
-        return Group(self.path, self.offsets[place], header, records)
+        return Group(self.path, int(self.offsets[place]), header, records)
 
     def _header(self, place: int) -> GroupHeader:
-        offset = self.offsets[place]
+        offset = int(self.offsets[place])
         return decode_group_header(self.view, offset, seed_at(self.seed, offset))
 
 
@@ -121,7 +122,7 @@ class SegmentWalk:
         count = int(state[kernels.RECORDS])
         records = LogRecords(last_lsn + 1, timestamps[:count], addresses[:count], lengths[:count], (view,))
         self.offset = int(state[kernels.PLACE])
-        return GroupRun(self._path, self._seed, records, offsets[:read].tolist(), int(state[kernels.CRC]), view)
+        return GroupRun(self._path, self._seed, records, offsets[:read], int(state[kernels.CRC]), view)
 
     def _check_group(self, last_lsn: int, crc: int) -> int:
         """Return how many records the next group has. Raises as ``next_run``."""

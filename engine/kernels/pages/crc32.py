@@ -22,7 +22,7 @@ _LANE_LOW, _LANE_HIGH = np.uint64(0x1751997D0), np.uint64(0x0CCAA009E)
 
 _POLYNOMIAL = 0xEDB88320
 _ALL_ONES = np.uint64(0xFFFFFFFF)
-_WORTH_FOLDING_BYTES = 256
+_WORTH_FOLDING_BYTES = 64
 CRC_SCRATCH_BYTES = 64
 
 
@@ -57,6 +57,12 @@ if HAS_CARRYLESS_PRODUCT:
         fold16(state, state + 16, _LANE_LOW, _LANE_HIGH)
         fold16(state, state + 32, _LANE_LOW, _LANE_HIGH)
         fold16(state, state + 48, _LANE_LOW, _LANE_HIGH)
+
+    @kernel
+    def fold_crc32_lane(data, lane_count, state):
+        """Fold ``lane_count`` times 16 bytes into the 16 bytes at ``state``."""
+        for lane in range(lane_count):
+            fold16(state, data + 16 * lane, _LANE_LOW, _LANE_HIGH)
 
 
 if HAS_WIDE_CARRYLESS_PRODUCT:
@@ -105,8 +111,11 @@ if HAS_CARRYLESS_PRODUCT:
         store_u32(scratch, np.uint32(np.uint64(load_u32(scratch)) ^ np.uint64(start) ^ _ALL_ONES))
         blocks = size // 64 - 1
         fold_crc32(data + 64, blocks, scratch)
+        folded = 64 * (blocks + 1)
+        fold_crc32_lane(data + folded, (size - folded) // 16, scratch)
+        folded = size & ~np.int64(15)
         crc = _by_tables(scratch, 16, np.int64(_ALL_ONES))  # of everything so far, started with zero bits
-        return _by_tables(data + 64 * (blocks + 1), size - 64 * (blocks + 1), crc)
+        return _by_tables(data + folded, size - folded, crc)
 
 else:
 

@@ -7,6 +7,7 @@ pool does not request this; here regions are mapped with the request, and divide
 
 import mmap
 from bisect import bisect
+from contextlib import suppress
 from typing import cast
 
 import numpy as np
@@ -29,7 +30,7 @@ def mapped(size: int) -> np.ndarray:
     """
     # more than needed: the kernel uses huge pages only for aligned 2 MB, and not every kernel aligns a mapping
     mapping = mmap.mmap(-1, size + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    with suppress(AttributeError, OSError):  # not every system, and not every kernel of Linux, has them
         mapping.madvise(mmap.MADV_HUGEPAGE)
     memory = np.frombuffer(mapping, np.uint8)
     return memory[-address_of(memory) % HUGE_PAGE_BYTES :]

@@ -28,6 +28,15 @@ def test_what_kernels_compute_equals_that_of_zlib(length: int, first: int, start
     assert kernels.crc32_at(address_of(part), length, start, address_of(scratch)) == zlib.crc32(part.tobytes(), start)
 
 
+@pytest.mark.parametrize("start", [0, 0xDEADBEEF])
+def test_each_short_length_in_a_kernel(start: int) -> None:
+    data, scratch = np.frombuffer(BYTES, np.uint8), allocate(kernels.CRC_SCRATCH_BYTES, np.uint8)
+    for length in range(400):
+        assert kernels.crc32_at(address_of(data), length, start, address_of(scratch)) == zlib.crc32(
+            BYTES[:length], start
+        )
+
+
 @pytest.mark.parametrize("length", [0, 1, 1023, 1024, 1087, 1088, 1279, 1280, 65_536, 70_000])
 @pytest.mark.parametrize("start", [0, 1, 0xFFFFFFFF, 0xDEADBEEF])
 def test_lengths_at_which_it_changes_its_ways(length: int, start: int) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,14 @@ def test_a_view_is_the_file_zeroes_and_all(size: int, written: list[int], tmp_pa
     assert file.view() == content and file.view().readonly
     os.truncate(tmp_path / "f", size * 2 // 3)
     assert file.view() == content[: size * 2 // 3]
+    file.close()
+
+
+def test_a_view_needs_no_huge_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mmap, "MADV_HUGEPAGE", 9_999)  # an advice that this kernel does not know
+    (tmp_path / "f").write_bytes(b"x" * 5_000_000)
+    file = LocalFileSystem(tmp_path).open("f")
+    assert file.view() == b"x" * 5_000_000
     file.close()
 
 

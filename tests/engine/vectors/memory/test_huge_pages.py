@@ -22,6 +22,15 @@ def memory():
     return HugePages(REGION)
 
 
+def test_a_kernel_without_huge_pages_gives_small_ones(memory, monkeypatch):
+    monkeypatch.setattr(mmap, "MADV_HUGEPAGE", 9_999)  # an advice that this kernel does not know
+    with pytest.raises(OSError, match="Invalid argument"):
+        mmap.mmap(-1, KB).madvise(mmap.MADV_HUGEPAGE)
+    array = memory.allocate(100_001)
+    array[:] = 7
+    assert array.all()
+
+
 def test_arrays_are_aligned_and_have_room_to_overshoot(memory):
     first, second = memory.allocate(100_001), memory.allocate(100_001)
     assert address_of(first) % 64 == address_of(second) % 64 == 0
