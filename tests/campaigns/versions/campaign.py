@@ -165,6 +165,7 @@ class Versions:
         """Let today's version use what is newer in a bucket, and let the old one take the store."""
         if not self._old.build.has_buckets:
             return "has no buckets"
+        self._old.run("-m", "nyala", "warmup")  # else it compiles its kernels while it should take the store over
         results = []
         for name in self._newer:
             target, notes = self._place(f"back-{name}")
@@ -197,6 +198,8 @@ def refusal(error: Failed) -> str:
 def standby_refusal(error: Failed) -> str:
     """Return why a standby of an old version did not take a store over. Raises Failed, unless it said so in its log."""
     reasons = re.findall(r"WARNING .* could not be taken over now: (.*)$", error.errors, re.MULTILINE)
+    if not reasons and re.search(r"ERROR .* could not be opened; standing by$", error.errors, re.MULTILINE):
+        return f"stands by: {refusal(error)}"
     if not reasons:
         raise error
     fields = re.findall(r"^([a-z_]+(?:\.\w+)*)$", error.errors, re.MULTILINE)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.campaigns.versions.builds import BUILDS, TODAY, Build, Failed, Install
-from tests.campaigns.versions.campaign import NEWER, PROGRAM, WAYS, Versions, refusal
+from tests.campaigns.versions.campaign import NEWER, PROGRAM, WAYS, Versions, refusal, standby_refusal
 from tests.campaigns.versions.program import Model
 from tests.dose import by_night, dose
 
@@ -38,6 +38,19 @@ def test_a_crash_is_no_refusal() -> None:
     for last in ("KeyError: 'ttl'", "nyala.schemas.errors.InternalError: no", ""):
         with pytest.raises(Failed):
             refusal(Failed("read", last))
+
+
+def test_a_standby_says_why_it_does_not_take_the_store_over() -> None:
+    unknown = "log/18 at byte 8: slot format version 2, kind 2 is unknown to this program"
+    refused = "12:00 ERROR a: the store a could not be opened; standing by"
+    earlier = f"{refused}\n\nnyala.schemas.errors.CorruptionError: {unknown}"
+    later = f"12:00 WARNING a: the store a could not be taken over now: {unknown}"
+    for log in (earlier, later):
+        assert standby_refusal(Failed("read", f"nyala.schemas.errors.UnavailableError: gave up\n{log}")) == (
+            f"stands by: {unknown}"
+        )
+    with pytest.raises(Failed):
+        standby_refusal(Failed("read", "nyala.schemas.errors.UnavailableError: gave up"))
 
 
 def test_the_steps_follow_from_the_seed_and_do_everything() -> None:
