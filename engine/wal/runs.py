@@ -44,7 +44,7 @@ class GroupRun:
     seed: int
     records: LogRecords
     offsets: np.ndarray
-    """int64."""
+    """Where in the segment each group begins (int64)."""
     crc: int
     """That of the last one."""
     view: memoryview
