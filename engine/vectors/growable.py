@@ -48,7 +48,8 @@ class GrowableColumn:
             self._offsets[0] = 0
 
     def __del__(self) -> None:
-        self._note_filled()
+        with suppress(AttributeError):  # an interrupted constructor has set few of them
+            self._note_filled()
 
     def __len__(self) -> int:
         return self._row_count

@@ -1,5 +1,6 @@
 """Columns that grow: what was read stays, also while another thread appends."""
 
+import gc
 import threading
 
 import numpy as np
@@ -102,6 +103,19 @@ def test_an_append_that_does_not_fit_changes_nothing(monkeypatch):
         column.append(bytes_vector([b"123456"]))
     assert len(column) == 2
     assert cells_of(column.view(2)) == [b"123456", None]
+
+
+def test_an_interrupted_constructor_leaves_nothing_to_say(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    unraisable = []
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    monkeypatch.setattr(growable, "allocate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        GrowableColumn(PhysicalType.INT64)
+    gc.collect()
+    assert not unraisable
 
 
 def test_a_reader_beside_an_appender_sees_whole_rows():
