@@ -117,10 +117,33 @@ class Plan:
 
 def plan_of(seed: int) -> Plan:
     """Draw a plan."""
-    random = Random(f"{seed} plan")
     are_short = seed % _EVERY_SHORT == _EVERY_SHORT - 1
+    plan = _drawn(seed, are_short=are_short)
+    is_short = not {"power", "kill"}.intersection(plan.ends) and Random(f"{seed} history").random() < 0.5
+    plan = replace(plan, history_seconds=1) if is_short else plan
+    if seed % _EVERY_ASIDE == _EVERY_ASIDE - 1:
+        return _with_others(plan, Random(f"{seed} aside"))
+    return _with_more(plan, Random(f"{seed} more")) if are_short else plan
+
+
+def plan_with_slow_log(seed: int) -> Plan:
+    """Draw a plan of short lives without maintenance of their own. The power fails after each, while records wait for
+    the slow log."""
+    plan = _with_more(_drawn(seed, are_short=True), Random(f"{seed} more"))
+    ends = ("power",) * len(plan.ends)
+    return replace(
+        plan,
+        options=plan.options | {"maintenance": "off"},
+        ends=ends,
+        sync_seconds=max(_SYNC_SECONDS),
+        slow_files="wal/",
+    )
+
+
+def _drawn(seed: int, *, are_short: bool) -> Plan:
+    random = Random(f"{seed} plan")
     lives = random.choice(_SHORT_LIVES if are_short else _LIVES)
-    plan = Plan(
+    return Plan(
         seed,
         _options(random),
         random.choice((0, 0, 2, 3)),
@@ -128,11 +151,6 @@ def plan_of(seed: int) -> Plan:
         tuple(random.choice(("power", "power", "kill", "close")) for _ in range(lives - 1)),
         random.choice((0, 0, 60, 300, 2_000)),
     )
-    is_short = not {"power", "kill"}.intersection(plan.ends) and Random(f"{seed} history").random() < 0.5
-    plan = replace(plan, history_seconds=1) if is_short else plan
-    if seed % _EVERY_ASIDE == _EVERY_ASIDE - 1:
-        return _with_others(plan, Random(f"{seed} aside"))
-    return _with_more(plan, Random(f"{seed} more")) if are_short else plan
 
 
 def _with_others(plan: Plan, random: Random) -> Plan:

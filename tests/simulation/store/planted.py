@@ -20,12 +20,15 @@ from nyala.engine.compaction.switch_over import SwitchOver
 from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
 from nyala.engine.maintenance.log_freeing import LogFreeing
 from nyala.engine.manifest.environment import Environment
+from nyala.engine.manifest.manifest import Manifest, ManifestFile
 from nyala.engine.mvcc.mvcc import MvccManager
 from nyala.engine.recovery import recovery
 from nyala.engine.statement.execute import Statements
 from nyala.engine.table import table
 from nyala.engine.table.small import row_commit
 from nyala.engine.tablet.tablet import Tablet
+
+from .plan import Plan, plan_of, plan_with_slow_log
 
 Plant = Callable[[], AbstractContextManager[object]]
 
@@ -170,7 +173,8 @@ def replays_that_claim_all() -> Iterator[None]:
 @contextmanager
 def files_hold_what_is_lost() -> Iterator[None]:
     """The manifest says that files hold records that are in flight; their positions are taken by others ("maintenance:
-    The manifest claims no record that the log may lose")."""
+    The manifest claims no record that the log may lose"). It is written at once, as another flush may do."""
+    assume = ManifestFile.assume
 
     def needed_to_the_end(self: LogFreeing) -> tuple[int, dict[int, int]]:
         tablets = [tablet for table in self._tables() for tablet in table.tablets]
@@ -178,7 +182,16 @@ def files_hold_what_is_lost() -> Iterator[None]:
         in_files = {tablet.tablet_id: (firsts[tablet.tablet_id] or tablet.last_lsn + 1) - 1 for tablet in tablets}
         return min([self._wal.writer.last_lsn + 1, *filter(None, firsts.values())]), in_files
 
-    with patch.object(LogFreeing, "needed", needed_to_the_end), patch.object(recovery, "end_with_log", lambda *_: None):
+    def assume_and_write(self: ManifestFile, edit: Callable[[Manifest], Manifest], ids_used: int = 0) -> None:
+        assume(self, edit, ids_used)
+        if not ids_used:
+            self.commit(lambda manifest: manifest)
+
+    with (
+        patch.object(LogFreeing, "needed", needed_to_the_end),
+        patch.object(recovery, "end_with_log", lambda *_: None),
+        patch.object(ManifestFile, "assume", assume_and_write),
+    ):
         yield
 
 
@@ -211,3 +224,8 @@ PLANTED: dict[str, Plant] = {
         manifests_name_what_is_in_flight,
     )
 }
+
+PLANS: dict[str, Callable[[int], Plan]] = dict.fromkeys(PLANTED, plan_of) | {
+    "files_hold_what_is_lost": plan_with_slow_log,
+}
+"""How the plans are drawn that are run with each: as any others, unless hardly any of them would show it."""

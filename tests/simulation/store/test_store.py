@@ -15,7 +15,7 @@ from tests.simulation.campaign import smallest
 
 from .__main__ import SIMULATION
 from .plan import plan_of
-from .planted import PLANTED
+from .planted import PLANS, PLANTED
 from .run import run, run_seed
 
 _SEEDS_OF_A_MISTAKE = 600
@@ -48,7 +48,7 @@ def test_a_seed_goes_the_same_way_in_another_process() -> None:
 @pytest.mark.parametrize("name", by_night(sorted(PLANTED), ("acknowledged_at_once", "rows_that_replace_values")))
 def test_a_planted_mistake_is_seen(name: str) -> None:
     with PLANTED[name]():
-        errors = (run_seed(seed).error for seed in range(_SEEDS_OF_A_MISTAKE))
+        errors = (run(PLANS[name](seed)).error for seed in range(_SEEDS_OF_A_MISTAKE))
         assert any(error is not None for error in errors)
 
 
