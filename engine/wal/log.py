@@ -40,6 +40,7 @@ class WriteAheadLog(StoreLog):
         self._directory = directory
         self._options = options
         self._reader: LogReader | None = reader
+        self._is_read = False
         self._segments = SegmentList(fs, [])
         self._first_lsn = reader.first_lsn
 
@@ -75,7 +76,7 @@ class WriteAheadLog(StoreLog):
         if self._reader is None:
             raise InternalError("a log is looked through before it is replayed")
         yield from self._reader.records()
-        self._reader = self._reader.again()
+        self._is_read = True
 
     def replay(self) -> Iterator[LogRecords]:
         reader, self._reader = self._reader, None
@@ -83,7 +84,7 @@ class WriteAheadLog(StoreLog):
             raise InternalError("a log is replayed once")
         self._is_replaying = True
         self._keep(reader)
-        yield from reader.records()
+        yield from reader.again() if self._is_read else reader.records()
         self._writer = self._start_writing(reader)
 
     @property

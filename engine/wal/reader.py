@@ -54,7 +54,8 @@ class CleanStop:
 
 
 class LogReader:
-    """Reads a log once, forwards: iterate ``runs``, ``groups`` or ``records`` to the end, then ask for the rest.
+    """Reads a log forwards: iterate ``runs``, ``groups`` or ``records`` to the end, then ask for the rest, or for the
+    records ``again``.
 
     ``last_lsn`` and ``crc`` are the link that the next group must carry; ``segments`` are those read; ``unborn`` names
     the files to remove before the next segment is made; ``torn_bytes`` were found after the last sound group.
@@ -80,7 +81,8 @@ class LogReader:
         self._reached = reached
         self._stopped_in: int | None = None
         self._ends: dict[int, int] = {}
-        self._checked: LogReader | None = None
+        self._last_runs: list[GroupRun] = []
+        """Those of the newest segment that was read."""
         self.store_uuid = store_uuid
         self.unborn: list[str] = []
         self.segments: list[SegmentInfo] = []
@@ -90,15 +92,6 @@ class LogReader:
         self.last_lsn = self.first_lsn - 1
         self.crc = self._headers[0].previous_crc if self._headers else 0
         self._end = (segment_path(directory, self._headers[0].number if self._headers else 1), 0)
-
-    def again(self) -> LogReader:
-        """Return a reader of the same log, from its beginning, that ends where this one has found its end.
-
-        This one must have read to the end, and nobody may have written to the log meanwhile.
-        """
-        other = LogReader(self._fs, self._directory, self.store_uuid, self._expect, self._reached)
-        other._checked = self
-        return other
 
     @property
     def newest_path(self) -> str | None:
@@ -116,19 +109,15 @@ class LogReader:
         self._meet_expectation(self.last_lsn, self.last_lsn, self.crc, None)
         for header, following in itertools.zip_longest(self._headers, self._headers[1:]):
             path = segment_path(self._directory, header.number)
-            size = header.size if self._checked is None else self._checked._ends[header.number]
-            view = self._view(path) if self._checked is None else self._start(path, size)
-            if len(view) != size:
+            self._last_runs = []
+            view = self._view(path)
+            if len(view) != header.size:
                 raise CorruptionError(path, len(view), f"the file should have {header.size} bytes")
             offset, bad = yield from self._sound_runs(view, path, header.number)
             self._end = (path, offset)
             self.segments.append(SegmentInfo(header.number, path, header.size, header.first_lsn, self.last_lsn))
             self._ends[header.number] = offset
-            if self._checked is not None:
-                if offset < size:
-                    raise CorruptionError(path, offset, f"{bad.why}, but it was sound a moment ago")
-                self.torn_bytes = self._checked.torn_bytes
-            elif following is not None:
+            if following is not None:
                 self._check_link(view, offset, bad, following)
             else:
                 self._check_tail(view, offset, bad, header.number)
@@ -144,14 +133,33 @@ class LogReader:
         for run in self.runs():
             yield run.records
 
+    def again(self) -> Iterator[LogRecords]:
+        """Yield all records again, once ``records`` has come to its end. Nobody may have written to the log meanwhile.
+
+        The last segment, of most logs the only one, stays in memory for this: it is not read twice.
+        """
+        last_lsn, crc = self.first_lsn - 1, self._headers[0].previous_crc if self._headers else 0
+        for segment in self.segments[:-1]:
+            view = self._start(segment.path, self._ends[segment.number])
+            walk = SegmentWalk(view, segment.path, self.store_uuid or b"", segment.number)
+            while last_lsn < segment.last_lsn:
+                try:
+                    run = walk.next_run(last_lsn, crc)
+                except MalformedError as bad:
+                    why = f"{bad.why}, but it was sound a moment ago"
+                    raise CorruptionError(segment.path, walk.offset, why) from None
+                last_lsn, crc = run.records.last_lsn, run.crc
+                yield run.records
+        runs, self._last_runs = self._last_runs, []
+        for run in runs:
+            yield run.records
+
     def _sound_runs(
         self, view: memoryview, path: str, number: int
     ) -> Generator[GroupRun, None, tuple[int, MalformedError]]:
         """Yield the groups of a segment; return where they end, and what was found there instead of a group."""
         walk = SegmentWalk(view, path, self.store_uuid or b"", number)
         while True:
-            if self._checked is not None and walk.offset == self._checked._ends[number]:
-                return walk.offset, MalformedError("the checked part ends here")
             try:
                 run = walk.next_run(self.last_lsn, self.crc)
             except MalformedError as bad:
@@ -159,6 +167,7 @@ class LogReader:
             if self._expect is not None and (group := run.group_with(self._expect.last_lsn)):
                 self._meet_expectation(group.header.first_lsn, group.header.last_lsn, group.header.crc, number)
             self.last_lsn, self.crc = run.records.last_lsn, run.crc
+            self._last_runs.append(run)
             yield run
 
     def _check_link(self, view: memoryview, offset: int, bad: MalformedError, following: SegmentHeader) -> None:

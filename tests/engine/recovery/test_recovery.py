@@ -141,9 +141,10 @@ def test_positions_up_to_which_files_hold_all_after_any_history(seed: int) -> No
 
 
 def test_what_is_read_again_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is looked through first, then it is replayed: a disk that decays in between changes no row."""
+    """The log is looked through first, then it is replayed. Segments but the last are read again: a disk that decays
+    in between changes no row."""
     subject = Subject(wal_segment_bytes=1 << 12)
-    for key in range(20):
+    for key in range(60):
         subject.upsert(key, s="x" * 50)
     start = LogReader._start
 

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -49,6 +50,25 @@ def test_the_groups_are_where_they_should_be(bench: Any, stop: CleanStop) -> Non
     assert reader.store_uuid == STORE
     assert (reader.last_lsn, reader.crc) == (3, stop.crc)
     assert content_end(bench.disk.open("wal/0000000001.wal").view(), 0) <= ENDS[3]
+
+
+@pytest.mark.parametrize("groups", [0, 1, 5, 40])
+def test_a_log_is_replayed_as_it_was_looked_through(bench: Any, monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
+    """Each segment but the last one is read twice."""
+    written, _ = bench.open()
+    put(written, *(b"x" * 100 for _ in range(groups)))
+    written.close()
+    read: list[str] = []
+    view, start = LogReader._view, LogReader._start
+    monkeypatch.setattr(LogReader, "_view", lambda reader, path: read.append(path) or view(reader, path))
+    monkeypatch.setattr(LogReader, "_start", lambda reader, path, size: read.append(path) or start(reader, path, size))
+    log = WriteAheadLog.open(bench.disk, "wal", STORE)
+    looked_through = [(lsn, bytes(payload)) for lsn, _, payload in chain.from_iterable(log.peek())]
+    replayed = [(lsn, bytes(payload)) for lsn, _, payload in chain.from_iterable(log.replay())]
+    assert replayed == looked_through == [(lsn, b"x" * 100) for lsn in range(1, groups + 1)]
+    paths = [f"wal/{name}" for name in bench.disk.list("wal")]
+    assert read == paths + paths[:-1]
+    log.close()
 
 
 @pytest.mark.parametrize("kept", range(ENDS[2], ENDS[3]))
