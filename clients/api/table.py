@@ -192,8 +192,7 @@ class Table(LazyTable):
         if seq is None:
             result = self._write_all(command, data)
         else:
-            batch = numbered(self._store, command, kept(data), seq, self._prepared, self._description)
-            result = self._nothing() if batch is None else batch
+            result = numbered(self._store, command, kept(data), seq, self._write_all, self._description)
         if result.error_count and on_error == "raise":
             raise RowErrors(result)
         return result
@@ -210,10 +209,12 @@ class Table(LazyTable):
                 raise
         return WriteData(data, self._description.columns, whole, key)
 
-    def _write_all(self, command: WriteCommand, data: Any) -> WriteResult:
-        if few := write_few(self._store, command, data, self._description.columns):
+    def _write_all(self, command: WriteCommand, data: Any, seq: int | None = None) -> WriteResult:
+        if few := write_few(self._store, command, data, self._description.columns, seq):
             return few
-        batches = self._prepared(data, command, whole=command.atomic)
+        batches = self._prepared(data, command, whole=command.atomic or seq is not None)
+        if seq is not None:
+            return next((self._store.write(command, whole, seq) for whole in batches), None) or self._nothing()
         results: list[WriteResult] = []
         rows = 0
         try:

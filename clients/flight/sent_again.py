@@ -37,14 +37,13 @@ def numbered(
     command: WriteCommand,
     data: Any,
     seq: int,
-    prepared: Callable[[Any, WriteCommand, bool], WriteData],
+    write: Callable[[WriteCommand, Any, int], WriteResult],
     known: TableDescription,
-) -> WriteResult | None:
-    """Send data to the server as one commit under a number; return its answer, or the first one if it was sent before.
-    None if there are no rows."""
+) -> WriteResult:
+    """Return what ``write`` makes of data as one commit under a number, or the first answer if the data was sent before
+    and no longer fits the table."""
     try:
-        batch = next(iter(prepared(data, command, True)), None)
-        return None if batch is None else store.write(command, batch, seq)
+        return write(command, data, seq)
     except InvalidArgumentError:
         if answer := first_answer(store, command, data, seq, known):
             return answer
