@@ -25,7 +25,7 @@ def write_few(
         batch = few_as_they_are(data, columns) if isinstance(data, pa.Table | pa.RecordBatch) else None
     else:
         result: WriteResult | None = None
-        if len(data) == 1:
+        if len(data) == 1 and data[0]:
             result = store.write_row(command, data[0], seq)
         elif seq is None:
             result = store.write_rows(command, data)

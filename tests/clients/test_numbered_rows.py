@@ -83,6 +83,18 @@ def test_a_rejected_row_is_rejected_again(table: Table) -> None:
     assert table.get(-1) == {"k": -1, "v": 0, "text": ""}
 
 
+@pytest.mark.parametrize("data", [[{1: 2}], [{"k": 1, None: 2}], [{1: 2}, {1: 3}]])
+@pytest.mark.parametrize("number", [{}, {"writer": "w", "seq": 0}])
+def test_names_of_columns_are_strings(table: Table, data: list[dict[Any, Any]], number: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match="column names must be strings"):
+        table.upsert(data, **number)
+
+
+def test_a_row_without_columns_is_no_row_under_any_number(table: Table) -> None:
+    table.upsert(ROWS["two rows"](1), writer="w", seq=0)
+    assert table.upsert([{}], writer="w", seq=0).rows == table.upsert([{}], writer="w", seq=1).rows == 0
+
+
 @pytest.mark.parametrize("rows", ROWS)
 def test_a_number_survives_a_crash(rows: str) -> None:
     disk = MemoryFileSystem()

@@ -194,11 +194,12 @@ class PlansByForm(dict[tuple[Operation, tuple[str, ...]], Plan | None], ABC):
         self._version = version
 
     def __missing__(self, form: tuple[Operation, tuple[str, ...]]) -> Plan | None:
+        if not self._version.schema.has_all(form[1]):
+            return None
         plan = self._new_plan(*form)
-        if self._version.schema.has_all(form[1]):
-            if len(self) >= _PLANS_MAX:
-                self.clear()
-            self[form] = plan
+        if len(self) >= _PLANS_MAX:
+            self.clear()
+        self[form] = plan
         return plan
 
     @abstractmethod
