@@ -15,7 +15,7 @@ def test_a_mirror_that_is_killed_has_every_row_and_tears_no_transaction() -> Non
     campaign = Campaign(seed=1)
     campaign.run(seconds=dose(20, 60), kills=dose(4, 15), calm_seconds=2)
     assert sum(campaign.kills.values()) == dose(4, 15)
-    assert campaign.transactions > 500 and campaign.snapshots > 20, "too little happened to mean anything"
+    assert campaign.transactions > 500 and campaign.snapshots > 5, "too little happened to mean anything"
 
 
 @pytest.mark.night
