@@ -17,7 +17,8 @@ from nyala.engine.table.small.row_writes import RowWrites
 from nyala.engine.table.table import Table as EngineTable
 from nyala.schemas.errors import InvalidArgumentError
 
-SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64()), ("text", pa.string())])
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int32()), ("text", pa.string())])
+"""An int is no int32 by itself."""
 ROWS: dict[str, Callable[[int], list[dict[str, Any]]]] = {
     "a row": lambda key: [{"k": key, "v": key, "text": "one"}],
     "two rows": lambda key: [{"k": key, "v": key, "text": "one"}, {"k": key + 100, "v": None, "text": "two"}],
