@@ -41,6 +41,7 @@ SUITES = (
     "micro",
     "engine",
     "compare",
+    "tuned",
     "lineitem",
     "ycsb",
     "service",
@@ -82,8 +83,8 @@ def runner(name: str) -> Callable[[int, int, Path, Console], Suite]:
     """Import a suite only when it runs: comparisons need their peers installed, Spark needs Java."""
     if name in ENGINE_SUITES:
         return importlib.import_module(f"bench.engine.{name}").run
-    if name == "lineitem":
-        return importlib.import_module("bench.compare.run").run_lineitem
+    if name in ("lineitem", "tuned"):
+        return getattr(importlib.import_module("bench.compare.run"), f"run_{name}")
     if name == "tpch":
         return importlib.import_module("bench.spark.tpch").run
     return importlib.import_module(f"bench.{name}.run").run

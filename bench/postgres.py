@@ -1,8 +1,10 @@
-"""A PostgreSQL of Debian's package ``postgresql``, in a folder of its own, with its defaults but for its socket."""
+"""A PostgreSQL of Debian's package ``postgresql``, in a folder of its own, with its defaults but for its socket and the
+settings that are given."""
 
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from bench.compare.peers.nyala_subject import free_port
@@ -20,7 +22,7 @@ def has_postgres() -> bool:
 class Cluster:
     """A running server without tables; ``address`` is what psycopg takes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Iterable[str] = ()) -> None:
         self.folder = folder
         self.user = UNPRIVILEGED if os.geteuid() == 0 else None
         if self.user:
@@ -29,7 +31,7 @@ class Cluster:
         self.address = f"host={folder} port={port} user=postgres dbname=postgres"
         if not (folder / "data").exists():
             self._command("initdb", "--auth=trust", "--username=postgres", "--pgdata", str(folder / "data"))
-        options = f"-k {folder} -p {port} -c listen_addresses="
+        options = " ".join([f"-k {folder} -p {port} -c listen_addresses=", *(f"-c {each}" for each in settings)])
         self._command("pg_ctl", "-D", str(folder / "data"), "-o", options, "-l", str(folder / "log"), "-w", "start")
 
     @property

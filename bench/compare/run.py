@@ -32,12 +32,24 @@ SUBJECTS = {
     "the bytes alone": "machine_limit.MachineLimit",
 }
 """Name -> module and class in ``peers``, imported when its turn comes."""
+TUNED = {
+    "Nyala": "nyala_subject.EmbeddedNyala",
+    "Nyala, tuned": "nyala_subject.TunedNyala",
+    "DuckDB": "duckdb_peer.DuckDb",
+    "DuckDB, tuned": "duckdb_peer.TunedDuckDb",
+    "SQLite, tuned": "sqlite_peer.TunedSqlite",
+    "Delta, tuned": "delta_peer.TunedDelta",
+    "Lance, tuned": "lance_peer.TunedLance",
+    "Parquet, tuned": "parquet_peer.TunedParquet",
+    "chDB, tuned": "chdb_peer.TunedChdb",
+}
+"""The same stores as somebody would set them up for such a table, beside two with their defaults."""
 UPSERT = "upsert 1 %, durable"
 UPSERT_SHARE = 0.01
 GETS_A_ROUND = 200
 SLOW_GETS_A_ROUND = 10
-SLOW_GETS = {"DuckDB, no key", "Delta", "Lance", "Parquet, zstd", "chDB"}
-"""Those read many rows to find one: a few reads a round are enough to know."""
+SLOW_GETS = ("DuckDB, no key", "Delta", "Lance", "Parquet", "chDB")
+"""These, also tuned, read many rows to find one: a few reads a round are enough to know."""
 REHEARSAL_ROWS = 20_000
 
 
@@ -50,8 +62,8 @@ def subject_class(place: str) -> Callable[[Path, Workload], Subject]:
 class Comparison:
     """All subjects with their folders under ``work``, and what was measured so far."""
 
-    def __init__(self, workload: Workload, rounds: int, work: Path, console: Console) -> None:
-        self.workload, self.rounds, self.work, self.console = workload, rounds, work, console
+    def __init__(self, subjects: dict[str, str], workload: Workload, rounds: int, work: Path, console: Console) -> None:
+        self.subjects, self.workload, self.rounds, self.work, self.console = subjects, workload, rounds, work, console
         self.live: dict[str, Subject] = {}
         self.results: list[Result] = []
 
@@ -76,9 +88,9 @@ class Comparison:
 
     def _load(self) -> None:
         """Load into a fresh store each round; the start of a server is not in the time."""
-        times: dict[str, list[float]] = {name: [] for name in SUBJECTS}
+        times: dict[str, list[float]] = {name: [] for name in self.subjects}
         for _ in range(self.rounds):
-            for name in SUBJECTS:
+            for name in self.subjects:
                 self._fresh(name)
             loads = {
                 name: lambda _, subject=subject: subject.load(self.workload.table)
@@ -95,7 +107,7 @@ class Comparison:
         folder = self._folder(name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self.live[name] = subject_class(SUBJECTS[name])(folder, self.workload)
+        self.live[name] = subject_class(self.subjects[name])(folder, self.workload)
         return self.live[name]
 
     def _folder(self, name: str) -> Path:
@@ -131,8 +143,8 @@ class Comparison:
 
             return action
 
-        for names, count in ((SLOW_GETS, SLOW_GETS_A_ROUND), (SUBJECTS.keys() - SLOW_GETS, GETS_A_ROUND)):
-            chosen = [name for name in SUBJECTS if name in names]
+        for slow, count in ((True, SLOW_GETS_A_ROUND), (False, GETS_A_ROUND)):
+            chosen = [name for name in self.subjects if name.startswith(SLOW_GETS) == slow]
             self._measure(case, {name: get_all(self.live[name], count) for name in chosen}, self.rounds, count)
 
     def _turns(self, case: str, action: Callable[[Subject, int], Any], rounds: int | None = None) -> None:
@@ -163,7 +175,7 @@ class Comparison:
 
     def _sizes(self, case: str) -> None:
         for what, logs in (("", False), (", with logs", True)):
-            for name in SUBJECTS:
+            for name in self.subjects:
                 size = folder_bytes(self._folder(name), logs)
                 self.results.append(Result(case + what, name, "MB", [size / 1e6]))
 
@@ -183,19 +195,30 @@ class Comparison:
 
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     """Compare on ``rows`` orders, after a short rehearsal that compiles what has to be compiled."""
-    return _compared("compare", workloads.orders, rows, rounds, work, console)
+    return _compared("compare", SUBJECTS, workloads.orders, rows, rounds, work, console)
+
+
+def run_tuned(rows: int, rounds: int, work: Path, console: Console) -> Suite:
+    """Compare stores that are tuned on the same orders."""
+    return _compared("tuned", TUNED, workloads.orders, rows, rounds, work, console)
 
 
 def run_lineitem(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     """Compare on TPC-H's lineitem: at 10 million rows asked for, 6 million of it, which is scale 1."""
-    return _compared("lineitem", workloads.lineitems, rows * 6 // 10, rounds, work, console)
+    return _compared("lineitem", SUBJECTS, workloads.lineitems, rows * 6 // 10, rounds, work, console)
 
 
 def _compared(
-    name: str, make: Callable[[int], Workload], rows: int, rounds: int, work: Path, console: Console
+    name: str,
+    subjects: dict[str, str],
+    make: Callable[[int], Workload],
+    rows: int,
+    rounds: int,
+    work: Path,
+    console: Console,
 ) -> Suite:
-    Comparison(make(REHEARSAL_ROWS), 1, work, Console(quiet=True)).run()
+    Comparison(subjects, make(REHEARSAL_ROWS), 1, work, Console(quiet=True)).run()
     console.print(f"making {rows:,} rows")
     workload = make(rows)
-    results = Comparison(workload, rounds, work, console).run()
+    results = Comparison(subjects, workload, rounds, work, console).run()
     return Suite(name, {"rows": workload.table.num_rows, "rounds": rounds}, results)

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from rich.console import Console
 
@@ -73,6 +73,7 @@ class Comparison:
         self._query("count of all", lambda frame: frame.count())
         self._query("sums of two columns", _sums, columns="k,v")
         self._query("sum by 1,000 groups", _groups, columns="k,v")
+        self._query("the first three of each group, by a window", _windows)
         self._query("a tenth of the keys, by a range", lambda frame: _read_all(frame.where(where)), filter=where)
         self._query("one row by its key", lambda frame: frame.where(point).collect(), filter=point)
         self._query("10 rows, by LIMIT", lambda frame: frame.limit(10).collect())
@@ -215,6 +216,11 @@ def _sums(frame: DataFrame) -> list[Any]:
 
 def _groups(frame: DataFrame) -> list[Any]:
     return frame.groupBy("k").agg(f.sum("v")).collect()
+
+
+def _windows(frame: DataFrame) -> list[Any]:
+    place = f.row_number().over(Window.partitionBy("k").orderBy("at"))
+    return frame.withColumn("place", place).where("place <= 3").agg(f.sum("v")).collect()
 
 
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:

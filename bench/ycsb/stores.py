@@ -9,11 +9,17 @@ import pyarrow.flight as fl
 
 import nyala
 
+from . import quack
 from .bare import WRITE
 from .mixes import FIELD_NAMES
 
 TABLE = "usertable"
 BUSY_SECONDS = 60
+TUNED_SQLITE = (
+    "PRAGMA page_size = 8192; PRAGMA cache_size = -16384; PRAGMA mmap_size = 8589934592;"
+    "PRAGMA wal_autocheckpoint = 10000; PRAGMA temp_store = MEMORY"
+)
+"""The file mapped into memory, a cache of 16 MiB for each connection, a checkpoint each 80 MB."""
 
 
 class Client(Protocol):
@@ -104,6 +110,37 @@ class SqliteClient:
         return len(self.connection.execute(asked, [key, rows]).fetchall())
 
 
+class TunedSqliteClient(SqliteClient):
+    """The same with more memory and fewer checkpoints."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.connection.executescript(TUNED_SQLITE)
+
+
+class DuckDbClient:
+    """DuckDB in this process, which sends each statement to the server: its protocol takes no parameters apart."""
+
+    def __init__(self, address: str) -> None:
+        self.remote = quack.Remote(address)
+
+    def read(self, key: int) -> Any:
+        return self.remote.run(f"SELECT * FROM {TABLE} WHERE key = {key}")
+
+    def update(self, key: int, field: str, value: str) -> None:
+        self.remote.run(f"UPDATE {TABLE} SET {field} = {_quoted(value)} WHERE key = {key}")
+
+    def insert(self, key: int, values: list[str]) -> None:
+        self.remote.run(f"INSERT INTO {TABLE} VALUES ({key}, {', '.join(map(_quoted, values))})")
+
+    def scan(self, key: int, rows: int) -> int:
+        return len(self.remote.run(f"SELECT * FROM {TABLE} WHERE key >= {key} ORDER BY key LIMIT {rows}"))
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
 class PostgresClient:
     """Over a socket of the machine, with statements prepared by the driver and a commit after each."""
 
@@ -129,8 +166,11 @@ class PostgresClient:
 
 CLIENTS: dict[str, type] = {
     "Nyala": NyalaClient,
-    "Nyala, whole rows": NyalaClient,
+    "Nyala, tuned": NyalaClient,
     "Bare Flight": BareClient,
     "SQLite": SqliteClient,
+    "SQLite, tuned": TunedSqliteClient,
     "PostgreSQL": PostgresClient,
+    "PostgreSQL, tuned": PostgresClient,
+    "DuckDB, Quack": DuckDbClient,
 }

@@ -20,24 +20,31 @@ INSTALLED = {
     "Parquet, zstd": "parquet_peer.Parquet",
     "the bytes alone": "machine_limit.MachineLimit",
 }
+TUNED = {
+    "Nyala, tuned": "nyala_subject.TunedNyala",
+    "DuckDB, tuned": "duckdb_peer.TunedDuckDb",
+    "Parquet, tuned": "parquet_peer.TunedParquet",
+}
 QUIET = Console(quiet=True)
 
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SUBJECTS", INSTALLED)
+    monkeypatch.setattr(run, "TUNED", TUNED)
     monkeypatch.setattr(run, "REHEARSAL_ROWS", 500)
     monkeypatch.setattr(run, "GETS_A_ROUND", 4)
     monkeypatch.setattr(run, "SLOW_GETS_A_ROUND", 1)
     monkeypatch.setattr(measure.gc, "collect", lambda: 0)  # it takes longer than all else here
 
 
-@pytest.mark.parametrize("suite", [run.run, run.run_lineitem])
-def test_every_case_has_a_figure_of_everybody_who_offers_it(suite, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("suite", "everybody"), [(run.run, {*INSTALLED}), (run.run_lineitem, {*INSTALLED}), (run.run_tuned, {*TUNED})]
+)
+def test_every_case_has_a_figure_of_everybody_who_offers_it(suite, everybody: set[str], tmp_path: Path) -> None:
     cases = suite(3_000, 1, tmp_path / "work", QUIET).cases()
-    everybody = set(INSTALLED)
     assert set(cases["load, durable"]) == set(cases["full scan to Arrow"]) == everybody
-    assert set(cases["upsert 1 %, durable"]) == everybody - {"Parquet, zstd"}
+    assert set(cases["upsert 1 %, durable"]) == everybody - {"Parquet, zstd", "Parquet, tuned"}
     assert set(cases["point read after upserts"]) == everybody - {"the bytes alone"}
     assert all(result.median > 0 for row in cases.values() for result in row.values() if result.unit == "s")
     assert not (tmp_path / "work").exists()

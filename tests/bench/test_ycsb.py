@@ -43,16 +43,16 @@ def test_records_are_as_many_as_asked() -> None:
 
 
 def test_a_short_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_postgres(stores: dict[str, type]) -> dict[str, type]:
-        return {name: store for name, store in stores.items() if name != "PostgreSQL"}
+    def at_hand(stores: dict[str, type]) -> dict[str, type]:
+        return {name: store for name, store in stores.items() if not name.startswith(("PostgreSQL", "DuckDB"))}
 
-    monkeypatch.setattr(run, "available", without_postgres)
+    monkeypatch.setattr(run, "available", at_hand)
     monkeypatch.setattr(run, "CLIENTS", (2,))
     monkeypatch.setattr(run, "DISTRIBUTIONS", ("zipf",))
     suite = run.measure(1_000, 0.1, tmp_path / "work", Console(quiet=True))
     assert len(suite.cases()) == (len(MIXES) + len(run.LARGE_MIXES)) * len(run.FIGURES)
     for case, row in suite.cases().items():
-        assert set(row) == set(without_postgres(servers.LARGE if "cache" in case else servers.SERVERS))
+        assert set(row) == set(at_hand(servers.LARGE if "cache" in case else servers.SERVERS))
         if case.endswith(": p50"):
             at_99 = suite.cases()[case.replace(": p50", ": p99")]
             assert all(row[name].median <= at_99[name].median for name in row)

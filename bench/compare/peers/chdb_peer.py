@@ -17,17 +17,22 @@ TYPES = {"int64": "Int64", "int32": "Int32", "double": "Float64", "string": "Str
 class Chdb:
     """An upsert is an insert: the newest row of a key wins, at each read (FINAL) until a merge drops the others."""
 
+    settings = ""
+    inserting = ""
+
     def __init__(self, folder: Path, workload: Workload) -> None:
         self.folder, self.key = folder, workload.key
         columns = [f"{field.name} {_type(field)}" for field in workload.table.schema]
         self.session = session.Session(str(folder))
         self.session.query("CREATE DATABASE bench")
-        engine = f"ENGINE = ReplacingMergeTree ORDER BY ({', '.join(self.key)})"
+        engine = f"ENGINE = ReplacingMergeTree ORDER BY ({', '.join(self.key)}){self.settings}"
         self.session.query(f"CREATE TABLE bench.rows ({', '.join(columns)}) {engine}")
 
     def load(self, table: pa.Table) -> None:
         given = table  # the engine finds it by its name
-        self.session.query(f"INSERT INTO bench.rows SELECT * FROM Python(given) -- {given.num_rows} rows")
+        self.session.query(
+            f"INSERT INTO bench.rows SELECT * FROM Python(given){self.inserting} -- {given.num_rows} rows"
+        )
         sync_folder(self.folder)
 
     upsert = load
@@ -52,6 +57,16 @@ class Chdb:
 
     def _asked(self, query: str) -> pa.Table:
         return self.session.query(query, "ArrowTable")
+
+
+class TunedChdb(Chdb):
+    """With smaller steps of the key's index, zstd, and inserts that make few large parts."""
+
+    settings = " SETTINGS index_granularity = 1024, default_compression_codec = 'ZSTD(1)'"
+    inserting = (
+        " SETTINGS max_insert_threads = 2, min_insert_block_size_rows = 8000000,"
+        " min_insert_block_size_bytes = 2000000000"
+    )
 
 
 def _written(where: Filter) -> str:

@@ -1,6 +1,6 @@
 """Lance: versioned columnar files with random access; a B-tree over the first key column serves its point reads."""
 
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,9 @@ from ..subject import row_filter
 from ..workload import Aggregate, Filter, Workload, literal, sql
 from .files import sync_folder
 from .grouping import aggregated
+
+INDEXED = (("price", "BTREE"), ("quantity", "BTREE"), ("status", "BITMAP"))
+"""The columns of filters over the orders, with the index that suits each."""
 
 
 class Lance:
@@ -44,6 +47,18 @@ class Lance:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class TunedLance(Lance):
+    """With files merged, versions dropped and columns of filters indexed when the table settles."""
+
+    def settle(self) -> None:
+        self.rows.optimize.compact_files()
+        self.rows.cleanup_old_versions(timedelta(0))
+        for column, kind in (self.key[0], "BTREE"), *INDEXED:
+            if column in self.rows.schema.names:
+                self.rows.create_scalar_index(column, kind, replace=True)
+        sync_folder(self.folder)
 
 
 def _literal(value: Any) -> str:
