@@ -269,11 +269,12 @@ class TabletUpkeep:
 
     def index(self) -> MaintenanceOp:
         """Return the work on the key index, which changes no files."""
-        return TabletOp(
+        work = TabletOp(
             f"index keys of tablet {self.tablet.tablet_id}",
             self.index_score,
             lambda: index_keys(self.tablet, self.environment),
         )
+        return self._giving_way(work)
 
     def index_score(self) -> float:
         """Return more than 0 if the key index lacks DiskRowSets that would fit in; less than a flush that is due."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.maintenance.together import table_operations
 from nyala.engine.manifest.manifest import Manifest
 from nyala.schemas.errors import StorageFullError, UnavailableError
 from tests.dose import by_night
@@ -117,3 +118,15 @@ def test_an_empty_memrowset_is_not_flushed_however_small_the_limit() -> None:
     works = [subject.store.run_maintenance_once() or "nothing" for _ in range(5)]
     assert [work for work in works if work.startswith("flush")] == works[:1], works
     subject.close()
+
+
+def test_work_that_was_chosen_before_its_table_was_dropped_does_nothing() -> None:
+    subject = Subject()
+    subject.upsert(1, 2)
+    table = subject.store._catalog.table("t")
+    parts = subject.environment, subject.options, lambda: False, lambda _: 0, lambda: None
+    operations = list(table_operations(table, *parts))
+    subject.store.drop_table("t")
+    assert {"index keys of tablet 2", "flush tablet 2"} <= {operation.name for operation in operations}
+    assert [operation.perform() for operation in operations] == [None] * len(operations)
+    subject.store.close()
