@@ -317,6 +317,18 @@ class RefusingStore(Verbs, KeyReader, RowWriter):
         """See StoreService."""
         self.refuse()
 
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
+        """See RowWriter. A client that is asked for a batch gives that a new number, and is not to be asked here."""
+        self.refuse()
+
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
+        """See RowWriter."""
+        self.refuse()
+
+    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | None:
+        """See RowWriter."""
+        self.refuse()
+
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
         self.refuse()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
+import pyarrow.flight as fl
 import pytest
 
 from nyala.clients.api.database import Database
@@ -20,10 +21,12 @@ from nyala.flight_server.stores.replica_store import ReplicaStore
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.protocol.service import Marked, ScanStream
 from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.store.description import Health
 from tests.doubles.waiting import until
 from tests.engine.replica.replicas import SMALL
 from tests.flight_server.both import ROWS, Both
+from tests.flight_server.raw_session import Session, error_code, row_line
 
 
 @pytest.fixture
@@ -83,6 +86,23 @@ def test_a_replica_that_is_behind_says_so_and_who_has_the_store(both: Both, monk
     ) as refused:
         scan.count()
     assert refused.value.locations == [both.url]
+
+
+@pytest.mark.parametrize("columns", [["id", "v"], ["id", "nothing"]])
+def test_a_replica_asks_for_no_row_as_a_batch(both: Both, columns: list[str]) -> None:
+    with fl.connect(both.replica_url) as client:
+        session = Session(client)
+        written = session.ask(row_line(columns, table="t", writer="w"), {"seq": 1, "row": [1, 2]})
+        assert error_code(written) == "UNAVAILABLE"
+        session.writer.close()
+    row = dict.fromkeys(columns, 1)
+    for write in (
+        both.store.write_row,
+        both.store.begin_row,
+        lambda command, row: both.store.write_rows(command, [row]),
+    ):
+        with pytest.raises(UnavailableError, match="connect to"):
+            write(WriteCommand(table="t"), row)
 
 
 def test_tables_are_told_only_as_they_were_a_moment_ago(both: Both) -> None:
