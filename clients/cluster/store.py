@@ -445,11 +445,13 @@ class PlacedStore(Verbs, KeyReader, RowWriter):
         return f"PlacedStore({', '.join(self.servers.names)})"
 
 
-@lru_cache(maxsize=1024)
 def _numbered(command: WriteCommand, tablet: str) -> WriteCommand:
     """Return a command with a writer for one tablet."""
     assert command.writer is not None
-    return command.model_copy(update={"writer": numbered_by(command.writer, tablet)})
+    return command.model_copy(update={"writer": _writer_of(command.writer, tablet)})
+
+
+_writer_of = lru_cache(maxsize=1024)(numbered_by)
 
 
 def _keep_moving() -> UnavailableError:

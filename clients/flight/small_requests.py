@@ -148,7 +148,10 @@ class SmallRequests:
         if len(second) > _BYTES_MAX:
             return None
         answer = self._sessions.ask(request(first, second))
-        if answer is None:  # another way would have another number, and an earlier attempt may have arrived
+        if answer is None:
+            if writer == command.writer:
+                return None  # another way has the same number
+            # It would have another one, and an earlier attempt may have arrived.
             raise UnavailableError("the server no longer accepts sessions; it is unknown whether the row was written")
         said, line, _ = _checked(answer)
         return None if "as_batch" in said else WriteResult.model_validate_json(line)
@@ -210,7 +213,7 @@ class _FirstLines:
     def of_row(self, command: WriteCommand, writer: str, columns: tuple[Any, ...]) -> bytes | None:
         """Return the first line of the write of a row; None if it cannot go by a session."""
         key = *_key(command, writer), columns
-        if (known := self._rows.get(key)) is not None:
+        if command.stage is None and (known := self._rows.get(key)) is not None:
             return known
         if command.stage is not None or not all(type(name) is str for name in columns):
             return None

@@ -244,6 +244,13 @@ def test_a_numbered_write_is_answered_again(table: Table) -> None:
     assert (again.applied, again.error_count) == (first.applied, 0)
 
 
+def test_a_numbered_row_is_merged_once(table: Table) -> None:
+    row = {"id": 1, "host": "host 1", "price": 2.0}
+    for data in ([row], [row], pa.Table.from_pylist([row])):
+        assert table.merge(data, {"price": "sum"}, writer="w", seq=1).applied == 1
+    assert table.get((1, "host 1"))["price"] == 2.0  # pyright: ignore[reportOptionalSubscript]
+
+
 def test_a_numbered_write_is_answered_again_where_its_key_was_renamed(db: Database, table: Table) -> None:
     first = table.write(rows(), "insert", writer="w", seq=1)
     key = table.primary_key[-1]

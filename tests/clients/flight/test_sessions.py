@@ -200,6 +200,17 @@ def test_a_row_is_not_sent_another_way_to_a_server_that_has_no_sessions_any_more
     assert len(served.database.commits("t")) == 3
 
 
+def test_a_numbered_row_goes_another_way_to_a_server_that_has_no_sessions_any_more(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert served.table.get((1, AT)) == row(1)
+    replies = Replies(monkeypatch, "lost", *["refused"] * 2)
+    assert served.table.insert([row(100)], writer="w", seq=1).applied == 1
+    assert not replies.fates
+    assert served.table.insert([row(100)], writer="w", seq=1).applied == 1
+    assert len(served.database.commits("t")) == 2
+
+
 def test_errors_are_those_of_the_store(served: Served) -> None:
     with pytest.raises(nyala.RowErrors) as caught:
         served.table.insert([row(1), row(500)])
