@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -126,6 +126,11 @@ class _WriterAnswers:
     logged_from: int = _NOWHERE
     answers: dict[int, Answered] = field(default_factory=dict)
 
+    @property
+    def last_write(self) -> int:
+        """The timestamp of the newest answer; 0 if none is kept."""
+        return max((each.timestamp for each in self.answers.values()), default=0)
+
 
 Written = TypeVar("Written")
 
@@ -146,6 +151,8 @@ class NumberedWrites:
         self._of_users: Counter[str] = Counter()
         """The number of writers of each user."""
         self._answer_bytes = 0
+        self._restored: Collection[int] | None = None
+        """The tables whose answers are restored; None: all."""
         self._begun: dict[Number, None] = {}
         self._waiting = 0
         """Threads that wait until others have made a write."""
@@ -234,17 +241,37 @@ class NumberedWrites:
 
     # The log
 
+    @contextmanager
+    def restoring(self, tables: Collection[int]) -> Iterator[None]:
+        """Let the body restore what the log has of tables with these ids, as if nobody had written to others. Then the
+        writers are in the order of their last writes, as they were when the log was written."""
+        self._restored = tables
+        try:
+            yield
+        finally:
+            self._restored = None
+        with self._changed:
+            self._writers = OrderedDict(sorted(self._writers.items(), key=lambda item: item[1].last_write))
+
     def restore_all(self, notes: Parts, timestamps: np.ndarray) -> None:
         """Apply notes of log records, in their order. ``timestamps`` (int64) are those of the records.
 
         Raises:
             CorruptionError: one cannot be decoded.
         """
-        for kind, run in runs_of_kind(notes):
+        for kind, run in runs_of_kind(self._of_restored(notes)):
             answers = LoggedAnswers.of(run) if kind == NoteKind.ANSWER else None
             if answers is None or not self._restore_answers(answers, timestamps):
                 for record, note in run.notes():
                     self.restore(note, run.first_lsn + record, int(timestamps[record]))
+
+    def _of_restored(self, notes: Parts) -> Parts:
+        """Return notes without the answers of tables that are not restored."""
+        if self._restored is None:
+            return notes
+        gone = [table_id for table_id in {*notes.owners.tolist()} if table_id not in self._restored]
+        is_gone = np.isin(notes.owners, gone) & (notes.kinds == NoteKind.ANSWER) if gone else np.zeros(1, np.bool_)
+        return notes.taken(~is_gone) if is_gone.any() else notes
 
     def _restore_answers(self, answers: LoggedAnswers, timestamps: np.ndarray) -> bool:
         """Keep what would remain of answers that are kept one after the other; False, with nothing done, if writers or
@@ -289,6 +316,8 @@ class NumberedWrites:
     def _restore_writers(self, told: _WritersNote, lsn: int) -> None:
         with self._changed:
             for writer in told.writers:
+                if self._restored is not None and writer.table not in self._restored:
+                    continue
                 for logged in writer.answers:
                     number = Number(writer.table, writer.writer, logged.seq)
                     self._put(number, Answered(logged.lsn, logged.timestamp, _body(logged.answer)), lsn)

@@ -63,9 +63,8 @@ def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions
     clock.update(in_files)
     writers, memory = NumberedWrites(), TransactionMemory()
     tablets = LoggedTablets(catalog.tables())
-    replayed, logged = recovery.replay(environment.wal, tablets, writers, memory, environment, options)
+    with writers.restoring({table.table_id for table in catalog.tables()}):
+        replayed, logged = recovery.replay(environment.wal, tablets, writers, memory, environment, options)
     recovery.end_with_log(manifest_file, replayed.last_lsn)
-    table_ids = {table.table_id for table in catalog.tables()}
-    writers.forget(lambda table_id: table_id not in table_ids)
     clock.update(logged)
     return Recovered(environment, catalog, writers, memory, replayed, max(in_files, logged))

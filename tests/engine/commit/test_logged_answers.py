@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nyala.engine.commit.logged_answers import LoggedAnswers
-from nyala.engine.commit.numbered_writes import Number, NumberedWrites, Ticket
+from nyala.engine.commit.numbered_writes import Answered, Number, NumberedWrites, Ticket
 from nyala.engine.record.change import pack_record
 from nyala.engine.record.log_note import Note, NoteKind
 from nyala.engine.record.parts import Parts, parts_of_payload
@@ -76,6 +76,46 @@ def test_many_at_once_leave_what_one_by_one_leaves(seed: int) -> None:
         for place, note in enumerate(notes):
             alone.restore(note, FIRST_LSN + place, int(timestamps[place]))
         assert state(at_once) == state(alone)
+
+
+def is_known(writers: NumberedWrites, number: Number) -> bool:
+    return isinstance(writers.once(number, lambda _: None), Answered)
+
+
+def test_dropped_tables_push_out_no_answers_of_others() -> None:
+    first = Number(7, "w", 0)
+    notes = [answer_to(first), *(answer_to(Number(8, f"writer {number}", 0)) for number in range(5))]
+    saved = NumberedWrites()
+    saved.restore_all(parts_of(notes[1:]), np.arange(5))
+    with saved.saved_before(1 << 40) as (note, _):
+        assert note
+    writers = NumberedWrites(writers_kept=2)
+    with writers.restoring({7}):
+        writers.restore_all(parts_of([*notes, note]), np.arange(len(notes) + 1))
+    assert is_known(writers, first)
+    assert list(writers._writers) == [(7, "w")]
+
+
+def test_a_restart_keeps_the_order_in_which_writers_wrote() -> None:
+    living, notes = NumberedWrites(writers_kept=2), list[Note]()
+
+    def write(name: str, moment: int) -> None:
+        notes.append(answer_to(Number(7, name, 0)))
+        living.restore(notes[-1], FIRST_LSN + moment, moment)
+
+    write("old", 1)
+    with living.saved_before(FIRST_LSN + 2) as (saved, positions):
+        assert saved
+        positions.append(FIRST_LSN + 3)
+    write("new", 2)
+    notes = [notes[1], saved]  # the log from there on
+    again = NumberedWrites(writers_kept=2)
+    with again.restoring({7}):
+        again.restore_all(parts_of(notes), np.arange(2, 4))
+    write("newest", 4)
+    again.restore(notes[-1], FIRST_LSN + 4, 4)
+    assert is_known(living, Number(7, "new", 0)) and is_known(again, Number(7, "new", 0))
+    assert list(again._writers) == list(living._writers)
 
 
 def test_few_of_many_answers_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
