@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...schemas.protocol.request import NotInMemoryError, may_wait
+from .. import threads
 from ..codecs.codec import CorruptPageError
 from ..delta import LIVE
 from ..delta.file import DeltaFile
@@ -18,6 +20,9 @@ from ..rowset.rowset import RowSet
 from ..vectors.raw_cell import RawCell, raw_cell
 from .key_lookup import ABSENT
 from .tablet import Tablet
+
+_MOMENT_SECONDS = 0.002
+"""A row's commit holds the lock of its tablet for less."""
 
 
 class UndecidedError(Exception):
@@ -34,8 +39,11 @@ def read_row(
 
     Raises:
         UndecidedError: use `lookup`.
+        NotInMemoryError: the thread may not wait, and would have to.
         StoreError: a file is damaged.
     """
+    if tablet.write_lock.locked():
+        _wait_a_moment(tablet.write_lock)
     with tablet.write_lock:
         tablet.rows_read += 1
         location = tablet.key_lookup.locate(tablet.version, *key)
@@ -53,6 +61,15 @@ def read_row(
         raise UndecidedError
     apply_deltas(rowset, row, snapshot, columns, cells)
     return cells if cells.pop() else None
+
+
+def _wait_a_moment(lock: threads.Lock) -> None:
+    """Wait shortly for a lock on a thread that may not wait for a disk, since whoever holds the lock may."""
+    if may_wait():
+        return
+    if not lock.acquire(timeout=_MOMENT_SECONDS):
+        raise NotInMemoryError
+    lock.release()
 
 
 def apply_deltas(rowset: RowSet, row: int, snapshot: int, columns: RowColumns, cells: list[RawCell]) -> None:

@@ -21,6 +21,9 @@ class AnswerCount:
 
     begun: int = 0
     answered: int = 0
+    carried_out: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    """Returns how many requests were left to other threads, beside those that were begun, and how many of them are
+    over."""
 
 
 class DueAnswers:
@@ -44,9 +47,9 @@ class DueAnswers:
         """Wait until each session has answered what it had begun before; a client that goes on sending is not waited
         for. Return False at the deadline, by the monotonic clock, or if it ``is_over``."""
         with self._lock:
-            due = [(session, session.begun) for session in self._sessions]
-        for session, begun in due:
-            while session.answered < begun and session in self._sessions:
+            due = [(session, session.begun, session.carried_out()[0]) for session in self._sessions]
+        for session, begun, left in due:
+            while (session.answered < begun or session.carried_out()[1] < left) and session in self._sessions:
                 if is_over() or time.monotonic() >= deadline:
                     return False
                 time.sleep(_LOOK_SECONDS)

@@ -86,6 +86,7 @@ def run_session(
         request = Request(call.peer.address, call.look, call.id, call.watch, call.peer.user)
         gatherer = store.gatherer() if kept is not None and isinstance(store, RowPlanner) else None
         if kept is not None and gatherer is not None:
+            answers.count.carried_out = kept.hook.carried_out
             combined = CombinedSession(gatherer, kept, calls, call, request, _told)
             combining.add(combined)
         session = _Session(store, calls, call, answers, kept, combined)

@@ -52,10 +52,10 @@ _TYPE_NAME_BYTES = 128
 
 # The words of a session: what its functions need, the payload, and the table of its stream.
 _ANSWERS, _ASKER, _UNTIL, _TARGET, _BUFFER, _ANSWERED, _RECEIVED, _SENT, _NANOSECONDS, _IS_PIPELINE = range(10)
-_GETS, _WRITES, _SCANS, _COUNTED, _TEXT, _LENGTH, _SIZE, _NEXT, _TURN = range(10, 19)
+_GETS, _WRITES, _SCANS, _COUNTED, _TEXT, _LENGTH, _SIZE, _NEXT, _ASKED, _SETTLED, _TURN = range(10, 21)
 """The queues for gets, writes and scans, or 0; and where the request that runs is counted. Of a request that waits in a
-queue: its message; the bytes of the answer, or a number below 0; the request that came before it, and waits too; and
-the semaphore that ends the wait for the answer."""
+queue: its message; the bytes of the answer, or a number below 0; the request that came before it, and waits too; how
+many have waited, and how many of them are over; and the semaphore that ends the wait for the answer."""
 _SEMAPHORE_WORDS = 4
 """As many as a ``sem_t`` has."""
 _PAYLOAD = _TURN + _SEMAPHORE_WORDS
@@ -80,6 +80,8 @@ _FIELDS = {
     "length": _LENGTH,
     "size": _SIZE,
     "next": _NEXT,
+    "asked": _ASKED,
+    "settled": _SETTLED,
     "turn": _TURN,
     "payload": _PAYLOAD,
 }
@@ -122,6 +124,7 @@ class _SessionCode:
                 clock=_address_in_libc("clock_gettime"),
                 sem_post=_address_in_libc("sem_post"),
                 sem_wait=_address_in_libc("sem_wait"),
+                sem_trywait=_address_in_libc("sem_trywait"),
                 find=find,
                 read=read,
                 write=write,
@@ -298,6 +301,12 @@ class SessionHook:
     def is_waiting(self) -> bool:
         """Return whether a request waits in a queue, or is being answered by whoever took it."""
         return ctypes.c_int64(self._words[_SIZE]).value == _UNANSWERED
+
+    def carried_out(self) -> tuple[int, int]:
+        """Return how many requests were put into queues, and how many of them are over: their answers are sent, or the
+        thread of the session has answered them."""
+        settled = self._words[_SETTLED]
+        return self._words[_ASKED], settled
 
     def message(self) -> bytes:
         """Return the request that waits in a queue."""

@@ -3,8 +3,8 @@
 ``read_data`` takes the place of the function by which a stream reads a message. A request that another thread answers
 goes through a queue: a list of requests, the newest first, that begins with one word, and a semaphore after it, which
 whoever makes the list begin rings. ``ask`` puts a request there, and waits for its answer; ``take`` takes the whole
-list, and ``answer`` ends the wait of one request. A list from which all are taken at once needs no lock (R. K. Treiber,
-"Systems programming: coping with parallelism", 1986).
+list, and one ring, which may also be that of the next list, and ``answer`` ends the wait of one request. A list from
+which all are taken at once needs no lock (R. K. Treiber, "Systems programming: coping with parallelism", 1986).
 """
 
 CODE = """
@@ -27,6 +27,7 @@ entry:
   %result = alloca [2 x i64], align 16
   %read = inttoptr i64 {read} to ptr
   call void @leave(ptr %block)
+  call void @settle(ptr %block)
   br label %next
 next:
   %before = phi i64 [ 0, %entry ], [ %hurried, %check ]
@@ -118,12 +119,14 @@ wait:
   store i64 %text, ptr %text_to
   %length_to = getelementptr i64, ptr %block, i64 {length}
   store i64 %length, ptr %length_to
+  call void @count(ptr %block, i64 {asked}, i64 1)
   %late = call i64 @ask(ptr %queue, ptr %block)
   %is_returned = icmp slt i64 %late, 0
   br i1 %is_returned, label %done, label %answered
 answered:
   call void @leave(ptr %block)
   call void @send(ptr %block, ptr %this, i64 %late, ptr %result)
+  call void @settle(ptr %block)
   br label %sent
 sent:
   %status = load i64, ptr %result
@@ -166,6 +169,14 @@ done:
   ret void
 }}
 
+define void @settle(ptr %block) alwaysinline uwtable {{
+  %asked_at = getelementptr i64, ptr %block, i64 {asked}
+  %asked = load i64, ptr %asked_at
+  %settled_at = getelementptr i64, ptr %block, i64 {settled}
+  store atomic i64 %asked, ptr %settled_at release, align 8
+  ret void
+}}
+
 define i64 @ask(ptr %queue, ptr %block) uwtable {{
 entry:
   %size_at = getelementptr i64, ptr %block, i64 {size}
@@ -202,16 +213,18 @@ over:
 
 define i64 @take(ptr %queue) uwtable {{
 look:
+  %bell = getelementptr i64, ptr %queue, i64 1
   %all = atomicrmw xchg ptr %queue, i64 0 acquire, align 8
   %is_none = icmp eq i64 %all, 0
   br i1 %is_none, label %wait, label %done
 wait:
   %pause = inttoptr i64 {sem_wait} to ptr
-  %bell = getelementptr i64, ptr %queue, i64 1
   %woken = call i32 %pause(ptr %bell)
   %more = atomicrmw xchg ptr %queue, i64 0 acquire, align 8
   ret i64 %more
 done:
+  %try = inttoptr i64 {sem_trywait} to ptr
+  %silenced = call i32 %try(ptr %bell)
   ret i64 %all
 }}
 

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class NotInMemoryError(Exception):
-    """The disk has to be read, or much to be decompressed, for a request that may not wait."""
+    """For a request that may not wait the disk has to be read, much to be decompressed, or a lock to be waited for."""
 
 
 class Owner(NamedTuple):

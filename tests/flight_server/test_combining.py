@@ -21,13 +21,13 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.table.small.row_writes import RowWrites
 from nyala.flight_server.handlers.combined_session import CombinedSession
-from nyala.flight_server.native import session_hook
-from nyala.flight_server.native.session_hook import SessionHook
+from nyala.flight_server.native.session_hook import _RUNNING
 from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.protocol.session import request
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
+from tests.flight_server.crowd import Crowd
 from tests.flight_server.guarded import Guarded
 from tests.flight_server.raw_session import Session, error_code, row_line, short_scan
 from tests.flight_server.served import SCHEMA, Served
@@ -53,32 +53,6 @@ def homes(served: Served, session: Session) -> Served:
     session.write(served.rows(20))
     session.answer()
     return served
-
-
-class Crowd:
-    """Counts another request as running, so that each goes to the thread that carries out all; and their answers."""
-
-    def __init__(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.answers: list[bytes] = []
-        self.returned = 0
-        threads = served.server._combining
-        self._queues = [each._queue for each in (threads.gets, threads.writes, threads.scans)]
-        answer = SessionHook.answer
-
-        def note(hook: SessionHook, text: bytes | None) -> None:
-            if text is None:
-                self.returned += 1
-            else:
-                self.answers.append(text)
-            answer(hook, text)
-
-        monkeypatch.setattr(SessionHook, "answer", note)
-        self.count(1)
-
-    def count(self, more: int) -> None:
-        for queue in self._queues:
-            assert queue is not None
-            queue._words[session_hook._RUNNING] += more
 
 
 @pytest.fixture
@@ -199,7 +173,7 @@ def test_many_sessions_read_what_they_wrote(homes: Served, session: Session, mon
     assert not wrong and not any(worker.is_alive() for worker in workers)
     assert crowd.answers, "some met others"
     queues = [each._queue for each in (homes.server._combining.gets, homes.server._combining.writes)]
-    until(lambda: all(queue is not None and not queue._words[session_hook._RUNNING] for queue in queues), seconds=10)
+    until(lambda: all(queue is not None and not queue._words[_RUNNING] for queue in queues), seconds=10)
 
 
 def test_scans_beside_others_are_carried_out_together(
@@ -357,6 +331,74 @@ def test_a_server_stops_beside_sessions_that_write(homes: Served, session: Sessi
     assert not asking.is_alive()
     assert not {"nyala-gets", "nyala-rows", "nyala-scans"} & {thread.name for thread in threading.enumerate()}
     assert homes.server.admission.running == 0
+
+
+def test_a_stopping_server_waits_for_the_answer_to_a_row_that_is_written(
+    homes: Served, session: Session, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seq in range(2):
+        row(session, seq, 3, "before")
+    has_begun, may_end, write = threading.Event(), threading.Event(), RowWrites.write_each
+
+    def write_late(self: RowWrites, rows: Any) -> Any:
+        has_begun.set()
+        may_end.wait(30)
+        return write(self, rows)
+
+    monkeypatch.setattr(RowWrites, "write_each", write_late)
+    session.send(line(), {"seq": 2, "row": [3, "late", 1.0]})
+    assert has_begun.wait(30)
+    due = homes.server.admission.due
+    assert not due.wait(time.monotonic() + 0.1)
+    may_end.set()
+    assert due.wait(time.monotonic() + 30)
+    assert session.answer()[0]["applied"] == 1
+
+
+def test_a_tablet_that_is_locked_holds_up_no_other_table(homes: Served, session: Session, crowd: Crowd) -> None:
+    store = homes.store
+    assert isinstance(store, Store)
+    store.create_table(TableDefinition.from_arrow("others", SCHEMA, ["id"]))
+    (tablet,) = store._catalog.table("homes").tablets
+    waiting, rows = Session(homes.client), list[Any]()
+    for each, table in ((waiting, "homes"), (session, "others")):
+        each.ask({"get": table}, {"key": [100]})
+    with tablet.write_lock:
+        waiting.send(GET, {"key": [3]})
+        asking = threading.Thread(target=lambda: rows.append(session.ask({"get": "others"}, {"key": [3]})["row"]))
+        asking.start()
+        asking.join(10)
+        before = list(rows)
+    assert before == [None]
+    assert waiting.answer()[0]["row"]["city"] == "city 3"
+    assert crowd.returned == 1
+    asking.join()
+    waiting.writer.close()
+
+
+def test_each_ring_wakes_the_thread_once(
+    homes: Served, session: Session, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, get, pairs = (session, Session(homes.client)), CombinedSession.get, 20
+    for each in sessions:
+        each.ask(GET, {"key": [100]})
+
+    def get_late(self: CombinedSession) -> None:
+        time.sleep(0.01)  # meanwhile the other one rings
+        get(self)
+
+    monkeypatch.setattr(CombinedSession, "get", get_late)
+    queue = homes.server._combining.gets._queue
+    assert queue is not None
+    taken, take = list[int](), queue._native.take
+    monkeypatch.setattr(queue._native, "take", lambda address: taken.append(take(address)) or taken[-1])
+    for key in range(pairs):
+        for each in sessions:
+            each.send(GET, {"key": [200 + key]})
+        for each in sessions:
+            assert each.answer()[0]["row"] is None
+    assert taken.count(0) < pairs // 4
+    sessions[1].writer.close()
 
 
 def test_a_request_that_the_server_works_for_is_not_stuck(
