@@ -23,12 +23,12 @@ def make_directories(environment: Environment, tablets: Iterable[Tablet]) -> Non
 def retire(environment: Environment, tablets: Iterable[Tablet], why: str) -> None:
     """Stop maintenance of tablets that the manifest no longer names, and delete their files.
 
-    Waits for running work. Running scans keep what they hold open.
+    Waits for running work. Running scans keep what they hold open, and nothing of it is cached any more.
     """
     for tablet in tablets:
         with tablet.maintenance_lock:
             tablet.retired = why
-            tablet.key_lookup.release()
+            tablet.close()  # pages of deltas that stay in the cache would hold their files open
             _remove(environment, tablet)
 
 

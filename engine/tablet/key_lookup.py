@@ -85,6 +85,7 @@ class KeyLookup:
         self._upkeep = threads.Lock()
         """Held to change the index; taken before the write lock."""
         self._wanted_once = False
+        self._is_released = False
         self._searched_keys = 0
 
     # Look-ups, under the write lock
@@ -290,8 +291,10 @@ class KeyLookup:
             self._wanted_once = False
 
     def release(self) -> None:
-        """Release the memory, when the tablet is closed or dropped."""
+        """Release the memory, when the tablet is closed or dropped, and take none any more: nobody would give it
+        back."""
         with self._upkeep:
+            self._is_released = True
             self._budget.take(-self.nbytes)
             self._indexed, self._index = set(), None  # in this order: a look-up in between searches all rowsets
 
@@ -341,6 +344,8 @@ class KeyLookup:
     def _make_room(self, key_count: int, write_lock: AbstractContextManager[object]) -> bool:
         """Make room in the table for ``key_count`` keys in all, if the budget allows; return whether there is room."""
         index = self._index
+        if self._is_released:
+            return False
         if index is not None and index.room >= key_count:
             return True
         for wanted in (int(key_count * _HEADROOM), key_count):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,3 +57,30 @@ def test_a_scan_that_outlives_its_files_leaves_none_open(tmp_path: Path, kind: s
             assert deleted(tmp_path) == set()
         in_use = {path for path in opened() if path.startswith(str(tmp_path / "tablets"))}
         assert len(in_use) <= len(list((tmp_path / "tablets").glob("*/*")))
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_table_that_is_dropped_leaves_no_file_open_and_no_page(tmp_path: Path, is_dropped: bool) -> None:
+    with nyala.open(tmp_path, maintenance="off") as db:
+        store: Any = db._store
+        cache = store._environment.page_cache
+        parts = nyala.range("id", bounds=[(0, COUNT)])
+        table = db.create_table("t", SCHEMA, ["id"], partition_by=[parts])
+        table.insert(rows(np.arange(COUNT), 0))
+        table.maintain("flush")
+        table.upsert(rows(np.arange(0, COUNT, 10), 1))
+        table.maintain("flush_deltas")
+        assert table.scan(where="n = 1").count() == COUNT // 10
+        assert table.get(10) is not None
+        scan = iter(table.scan())
+        count = next(scan).num_rows
+        assert cache.size_bytes
+        if is_dropped:
+            db.drop_table("t")
+        else:
+            table.alter().drop_range_partition(0, COUNT).apply()
+        assert count + sum(batch.num_rows for batch in scan) == COUNT
+        del scan, table
+        gc.collect()
+        assert cache.size_bytes == 0
+        assert deleted(tmp_path) == set()

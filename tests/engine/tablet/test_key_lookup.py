@@ -240,3 +240,14 @@ def test_an_index_that_is_released_during_a_look_up_stays_until_its_end(monkeypa
     monkeypatch.setattr(key_lookup, "locate_keys", released)
     lookup.locate_all(subject.tablet.version, np.zeros(3, np.uint64))
     assert lookup._index is None and index() is None
+
+
+def test_a_released_index_takes_no_memory_any_more() -> None:
+    subject = Subject()
+    subject.upsert(*range(100))
+    subject.flush()
+    tablet, budget = subject.tablet, subject.environment.key_index
+    subject.store.drop_table("t")
+    assert tablet.key_lookup.build(tablet.version, tablet.write_lock) == 0
+    assert budget.used_bytes == 0
+    subject.store.close()
