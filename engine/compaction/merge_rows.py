@@ -94,12 +94,12 @@ class Merge:
         return {column.id: self._column(column, rows)[0] for column in self._schema.key}
 
     def _chunk_rows(self) -> int:
-        """Return a power of two that keeps a column's cells of a chunk of every input, and their history, within the
-        bytes of a step."""
-        cells = sum(steps.widest_row(one.rowset) for one in self._inputs)
-        deltas = sum(steps.widest_row(one.rowset, one.delta_files) for one in self._inputs)
-        of_cells = steps.rows_at_once(cells, steps.BYTES_AT_ONCE)
-        return min(of_cells, steps.rows_at_once(deltas, steps.DELTAS_BYTES_AT_ONCE))
+        """Return a power of two that keeps the cells of a chunk of every input that are in memory together, and their
+        history, within the bytes of a step."""
+        are_whole = self._schema.row_column
+        of_cells = steps.rows_of(((one.rowset, ()) for one in self._inputs), are_whole, steps.BYTES_AT_ONCE)
+        with_deltas = ((one.rowset, one.delta_files) for one in self._inputs)
+        return min(of_cells, steps.rows_of(with_deltas, are_whole, steps.DELTAS_BYTES_AT_ONCE))
 
     def _write(self, rows: MergedRows) -> None:
         if self._ancient:

@@ -14,6 +14,8 @@ BYTES_AT_ONCE = 32 << 20
 """About how many bytes of cells of one column to hold in memory."""
 DELTAS_BYTES_AT_ONCE = 128 << 20
 """The same with the deltas of these rows: more, since whole pages are quicker than parts of them."""
+_WHOLE_ROWS = 4
+"""So many times the bytes of one column may all columns of rows have that are written as wholes."""
 _LEAST_ROWS = 8
 """Fewer rows at a time would read the same pages again and again."""
 
@@ -29,6 +31,16 @@ def rows_at_once(row_bytes: float, most_bytes: int) -> int:
 def widest_row(rowset: DiskRowSet, delta_files: Collection[DeltaFile] = ()) -> float:
     """Return about how many bytes the longest cells of a row have, in one column, with its deltas in these files."""
     return max((row_bytes(rowset, column_id, delta_files) for column_id in rowset.column_ids), default=1.0)
+
+
+def rows_of(rowsets: Iterable[tuple[DiskRowSet, Collection[DeltaFile]]], are_whole: bool, most_bytes: int) -> int:
+    """Return how many rows of each of some rowsets, with their deltas in these files, to take at once: one column has
+    about ``most_bytes``. Columns come one after the other, unless rows ``are_whole``; then all have four times that."""
+    pairs = list(rowsets)
+    if not are_whole:
+        return rows_at_once(sum(widest_row(*pair) for pair in pairs), most_bytes)
+    whole = sum(row_bytes(rowset, column_id, deltas) for rowset, deltas in pairs for column_id in rowset.column_ids)
+    return rows_at_once(whole, _WHOLE_ROWS * most_bytes)
 
 
 def row_bytes(rowset: DiskRowSet, column_id: int, delta_files: Iterable[DeltaFile] = ()) -> float:

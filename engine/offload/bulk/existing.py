@@ -78,7 +78,7 @@ def write_without(
     encodings = files.encodings(schema)
     writer = BaseFileWriter(fs, path, file_id, encodings, [column.id for column in schema.columns], schema.row_column)
     try:
-        count = steps.rows_at_once(steps.widest_row(rowset), steps.BYTES_AT_ONCE)
+        count = steps.rows_of([(rowset, ())], schema.row_column, steps.BYTES_AT_ONCE)
         for first in range(0, len(rowset), count):
             last = min(first + count, len(rowset))
             rows = np.flatnonzero(kept[first:last])

@@ -12,10 +12,11 @@ import pytest
 
 import nyala
 from nyala.clients.api.database import Database
+from nyala.engine.cfile.cutter import cell_bytes
 from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
 from nyala.engine.recovery.verify import verify_store
-from nyala.engine.rowset import base_file
-from nyala.engine.rowset.base_file import ROWS
+from nyala.engine.rowset import base_file, steps
+from nyala.engine.rowset.base_file import ROWS, BaseFileWriter
 from nyala.engine.rowset.native.row_stream import RowStream
 from nyala.engine.vectors.vector import BytesVector, Vector
 from tests.engine.subject import Subject
@@ -196,3 +197,26 @@ def test_a_row_that_contradicts_itself_is_read_from_its_columns(monkeypatch: pyt
     for key in range(9):
         assert table.get(key) == {"k": key, "v": key, "s": "s"}
     subject.store.close()
+
+
+def test_merges_hold_few_whole_rows_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "BYTES_AT_ONCE", 1 << 18)
+    sizes, append = list[int](), BaseFileWriter._append_rows
+
+    def note(self: BaseFileWriter, rows: Any, count: int) -> None:
+        sizes.append(sum(cell_bytes(cells) for cells in self._run.values()))
+        append(self, rows, count)
+
+    names = [f"s{number}" for number in range(20)]
+    with opened(tmp_path) as db:
+        schema = pa.schema([pa.field("id", pa.int64(), False), *((name, pa.string()) for name in names)])
+        table = db.create_table("t", schema, ["id"], row_column=True)
+        for first in range(2):
+            ids = np.arange(first, 8_000, 2)
+            texts = pa.array([f"{key:0200}" for key in ids])
+            table.insert(pa.table([ids, *[texts] * len(names)], schema=schema))
+            table.maintain("flush")
+        monkeypatch.setattr(BaseFileWriter, "_append_rows", note)
+        table.maintain("compact")
+        assert table.get(7) == {"id": 7, **dict.fromkeys(names, f"{7:0200}")}
+    assert len(sizes) > 10 and max(sizes) <= 1.1 * (1 << 20)
