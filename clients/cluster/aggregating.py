@@ -38,8 +38,7 @@ def merged(partials: Sequence[pa.Table], measures: Measures, group_by: Sequence[
             together = together.set_column(place, field.name, together[place].cast(kind))
     asked = partial_measures(measures)
     kinds = [(name, _MERGED_BY[function]) for name, (_, function) in asked.items()]
-    found = together.group_by(list(group_by), use_threads=False).aggregate(kinds)
-    columns = {name: found[f"{name}_{kind}"] for name, kind in kinds} | {name: found[name] for name in group_by}
+    columns = _combined(together, kinds, group_by)
     arrays = [
         _mean(columns[_SUM + field.name], columns[_COUNT + field.name])
         if _SUM + field.name in columns
@@ -48,6 +47,22 @@ def merged(partials: Sequence[pa.Table], measures: Measures, group_by: Sequence[
     ]
     cast = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
     return pa.table(cast, schema=schema)
+
+
+def _combined(
+    together: pa.Table, kinds: Sequence[tuple[str, str]], group_by: Sequence[str]
+) -> dict[str, pa.ChunkedArray]:
+    """Return the groups, and the partial measures combined by these functions of Arrow.
+
+    Arrow names its results after the columns, which have numbers here: else a group could have the name of a result.
+    """
+    names = [*group_by, *(name for name, _ in kinds)]
+    numbered = together.select(names).rename_columns([str(place) for place in range(len(names))])
+    groups, first = [str(place) for place in range(len(group_by))], len(group_by)
+    asked = [(str(place), kind) for place, (_, kind) in enumerate(kinds, start=first)]
+    found = numbered.group_by(groups, use_threads=False).aggregate(asked)
+    measures = {name: found[f"{place}_{kind}"] for place, (name, kind) in enumerate(kinds, start=first)}
+    return measures | {name: found[place] for name, place in zip(group_by, groups, strict=True)}
 
 
 def _mean(total: pa.ChunkedArray, count: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from ...schemas.errors import ConflictError, UnavailableError, WrongServerError
 from ...schemas.rows.batches import in_one, no_rows
+from ...schemas.store.description import TableDescription
+from .key_cells import stored_cells
 from .servers import Servers
 from .tablet_locations import TabletLocationsCache
 
@@ -75,14 +77,14 @@ def _rows(
         try:
             if len(parts) == 1:
                 return read(next(iter(parts)), keys)
-            return _gathered(table, keys, parts, read)
+            return _gathered(cache.of(table).description, keys, parts, read)
         except WrongServerError:
             cache.forget(table)
     raise UnavailableError("the tablets of the keys keep moving between servers; try again", 1.0)
 
 
 def _gathered(
-    table: str,
+    table: TableDescription,
     keys: pa.RecordBatch,
     parts: dict[str, np.ndarray],
     read: Callable[[str, pa.RecordBatch], pa.Table],
@@ -94,21 +96,22 @@ def _gathered(
         found = read(name, asked)
         if answers and found.schema != answers[0].schema:
             raise ConflictError(
-                f"table {table!r} has different columns on the servers: an alteration reached only some servers; "
+                f"table {table.name!r} has different columns on the servers: an alteration reached only some servers; "
                 "repeat it to apply it on the other servers"
             )
         answers.append(found)
-        positions.append(rows[_places(asked, found)])
+        positions.append(rows[_places(asked, found, table)])
     order = np.argsort(np.concatenate(positions), kind="stable")
     return pa.concat_tables(answers).take(pa.array(order))
 
 
-def _places(asked: pa.RecordBatch, found: pa.Table) -> np.ndarray:
+def _places(asked: pa.RecordBatch, found: pa.Table, table: TableDescription) -> np.ndarray:
     """Return for each found row the position of its key: both are in the same order, and some keys have no row."""
     if found.num_rows == asked.num_rows:
         return np.arange(asked.num_rows)
-    names = asked.schema.names
-    numbered = pa.Table.from_batches([asked]).append_column(_POSITION, pa.array(np.arange(asked.num_rows)))
-    there = found.select(names).cast(asked.schema)
+    names, columns = asked.schema.names, {column.name: column for column in table.columns}
+    cells = [stored_cells(asked[name], columns[name]) for name in names]  # a key that is too long is cut
+    numbered = pa.table([*cells, pa.array(np.arange(asked.num_rows))], [*names, _POSITION])
+    there = found.select(names).cast(numbered.select(names).schema)
     kept = numbered.join(there, names, join_type="left semi", use_threads=False)
     return np.sort(kept[_POSITION].to_numpy())

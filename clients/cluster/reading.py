@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.errors import NotFoundError, WrongServerError
+from ...schemas.errors import NotFoundError, UnavailableError, WrongServerError
 from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.scan import ScanSpec
 from .planning import ServersPlan
@@ -84,15 +84,20 @@ def followed(servers: Servers, ticket: ScanSpec) -> ScanStream:
     # The tablet's number and the digest of the columns mean something only to the server that planned.
     moved = ticket.model_copy(update={"planned": None, "tablet": None, "lease": None})
     for pause in (*_PAUSES, None):
+        away: UnavailableError | None = None
         for name in servers.names:
             try:
-                found = servers.store(name).scan(moved)
+                found = servers.reached(name, patient=pause is None).scan(moved)
                 return _going_on(servers, replace(found, batches=begun(found.batches)))
             except (WrongServerError, NotFoundError):
                 continue
+            except UnavailableError as error:  # another server may have the tablet
+                away = error
         if pause is not None:
-            servers.each_with(lambda store: store.tablets(ticket.table))  # makes a server take over what it was handed
+            servers.there_with(lambda store: store.tablets(ticket.table))  # makes a server take over what it was handed
             time.sleep(pause)
+        elif away is not None:
+            raise away
     raise WrongServerError("no server has the tablet to read: plan the scan again")
 
 
@@ -124,10 +129,14 @@ class _Gathered:
         self._waiting: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING_BATCHES * len(names))
         self._stopped = threading.Event()
         self._reading = len(names)
-        for name in names:
-            arguments = (self._read, servers, name, plan)  # in the caller's context, for its trace
-            target = copy_context().run
-            threading.Thread(target=target, args=arguments, name=f"nyala-read-{name}", daemon=True).start()
+        try:
+            for name in names:
+                arguments = (self._read, servers, name, plan)  # in the caller's context, for its trace
+                target = copy_context().run
+                threading.Thread(target=target, args=arguments, name=f"nyala-read-{name}", daemon=True).start()
+        except BaseException:  # those that run would wait for ever
+            self.close()
+            raise
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield batches until all servers have finished."""

@@ -18,6 +18,7 @@ from ..flight.server_wait import ServerWait
 from ..flight.store import FlightStore
 
 Answer = TypeVar("Answer")
+_CLOSED = "the connection to the servers is closed"
 
 
 class Servers:
@@ -58,12 +59,20 @@ class Servers:
                 return self._stores[name]
         store = self._connected(name, patient)
         with self._lock:
-            if name not in self._stores:
+            if name not in self._stores and not self._is_closed:
                 self._stores[name] = store
                 self._opened.append(store)
                 return store
         store.close()  # another thread was faster
+        if self._is_closed:
+            raise InvalidArgumentError(_CLOSED)
         return self.store(name)
+
+    def reached(self, name: str, patient: bool) -> StoreService:
+        """Return the store of a server as ``store`` does. Unless ``patient``, its calls do not wait for a server that
+        cannot be reached, either."""
+        store = self.store(name, patient)
+        return store if patient or not isinstance(store, FlightStore) else store.at_once()
 
     def adopt(self, name: str, store: StoreService) -> None:
         """Take over an open connection to a server."""
@@ -132,7 +141,7 @@ class Servers:
             asked = {name: self._pool.submit(copy_context().run, self._asked, name, act, patient) for name in chosen}
         except RuntimeError:  # also where the machine has no room for a thread
             if self._is_closed:
-                raise InvalidArgumentError("the connection to the servers is closed") from None
+                raise InvalidArgumentError(_CLOSED) from None
             raise
         errors = {name: error for name, future in asked.items() if (error := future.exception())}
         return {name: future.result() for name, future in asked.items() if name not in errors}, errors
@@ -197,7 +206,8 @@ class Servers:
 
     def close(self) -> None:
         """Close the connections that were opened here."""
-        self._is_closed = True
+        with self._lock:
+            self._is_closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             opened, self._opened = self._opened, []
@@ -206,8 +216,7 @@ class Servers:
 
     def _asked(self, name: str, act: Callable[[str, StoreService], Answer], patient: bool = True) -> Answer:
         try:
-            store = self.store(name, patient)
-            return act(name, store if patient or not isinstance(store, FlightStore) else store.at_once())
+            return act(name, self.reached(name, patient))
         except UnavailableError as error:
             if repr(name) in error.message:
                 raise

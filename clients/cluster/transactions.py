@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from hashlib import blake2b
 
 import pyarrow as pa
@@ -37,9 +38,12 @@ class _Feed:
 
     def __init__(self, servers: Servers, name: str, command: WriteCommand, pool: ThreadPoolExecutor) -> None:
         self._waiting: queue.Queue[StagedBatch | None] = queue.Queue(_WAITING_BATCHES)
-        self.answer: Future[StageResult] = pool.submit(
-            copy_context().run, lambda: servers.store(name).stage(command, self._batches())
-        )
+        stage = partial(copy_context().run, lambda: servers.store(name).stage(command, self._batches()))
+        try:
+            self.answer: Future[StageResult] = pool.submit(stage)
+        except RuntimeError:  # no thread can start for it, but one of the others takes it later
+            self._waiting.put(_BROKEN)
+            raise
 
     def give(self, batch: StagedBatch | None) -> None:
         """Pass on a batch, None for the end; raise the server's error if it has stopped."""
@@ -80,10 +84,12 @@ def stage(
     cache.forget(command.table)  # rows staged at the wrong server cannot be committed
     known = cache.of(command.table)
     with ThreadPoolExecutor(len(servers.names), thread_name_prefix="nyala-stage") as pool:
-        feeds = {name: _Feed(servers, name, command, pool) for name in known.names}
+        feeds: dict[str, _Feed] = {}
         cuts = {name: ServerRows(server=name) for name in known.names}
         first = 0
         try:
+            for name in known.names:
+                feeds[name] = _Feed(servers, name, command, pool)
             for batch, op in batches:
                 for name, mine in known.by_server(batch).items():
                     cuts[name].add(first, mine, batch.num_rows)
@@ -106,16 +112,14 @@ def stage(
     return longest.model_copy(update={"rows": rows, "seconds_to_live": seconds, "servers": server_rows})
 
 
-def _hold(servers: Servers, command: WriteCommand) -> None:
-    """Stage an empty part on every server: from then on the tablets of the table cannot move.
+def _hold(servers: Servers, command: WriteCommand) -> list[str]:
+    """Stage an empty part on every server that has the table: from then on its tablets cannot move. Return the servers.
 
     No commit includes this part; it is discarded with the transaction.
     """
-    if command.stage is not None:
-        held = command.model_copy(
-            update={"stage": command.stage.model_copy(update={"part": f"hold-{uuid.uuid4().hex}"})}
-        )
-        servers.each_with(lambda store: store.stage(held, []))
+    assert command.stage is not None
+    held = command.model_copy(update={"stage": command.stage.model_copy(update={"part": f"hold-{uuid.uuid4().hex}"})})
+    return list(servers.each_with(lambda store: store.stage(held, [])))
 
 
 def execute(servers: Servers, asked: Statement) -> WriteResult:
@@ -131,20 +135,17 @@ def execute(servers: Servers, asked: Statement) -> WriteResult:
     name, is_half_done = _hold_name("statement", said), said is not None
     found: list[WriteResult] = []
 
-    def hold(name: str) -> None:
-        _hold(servers, _held(asked.table, _OPERATIONS[asked.kind], name))
+    def hold(name: str) -> list[str]:
+        return _hold(servers, _held(asked.table, _OPERATIONS[asked.kind], name))
 
     try:
-        if said is not None:
-            _hold_again(servers, name, hold)
-        else:
-            hold(name)
-        for server in servers.names:
+        names = hold(name) if said is None else _hold_again(servers, name, hold)
+        for server in names:
             try:
                 found.append(servers.store(server).execute(asked.model_copy(update={"here": True})))
             except StoreError as error:
                 if found:
-                    error.add_note(f"the statement was already executed on {', '.join(servers.names[: len(found)])}")
+                    error.add_note(f"the statement was already executed on {', '.join(names[: len(found)])}")
                 elif not (isinstance(error, UnavailableError) and error.answer_is_lost):
                     is_half_done = False
                 raise
@@ -172,9 +173,9 @@ def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
         name = _hold_name("version", f"{asked.app_id}\0{asked.app_version}")
         _hold_tables(servers, asked, name)
     answers: dict[str, TransactionResult] = {}
-    for server in servers.names:
+    for server, mine in _commits(servers, asked).items():
         try:
-            answers[server] = servers.store(server).commit_transaction(asked)
+            answers[server] = servers.store(server).commit_transaction(mine)
         except StoreError as error:
             if done := [each for each, answer in answers.items() if not answer.error_count]:
                 error.add_note(f"the transaction was already committed on {', '.join(done)}")
@@ -194,6 +195,39 @@ def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
     )
 
 
+def _commits(servers: Servers, asked: TransactionCommit) -> dict[str, TransactionCommit]:
+    """Return what each server has to commit: nothing of a table that others have, and it has not.
+
+    A server that was added has only the tables that were made since, and those that it got tablets of.
+    """
+    if len(servers.names) == 1:
+        return dict.fromkeys(servers.names, asked)
+    staged = servers.each(lambda store: store.staged_parts(asked.transaction))
+    tables = {each.part: each.table for parts in staged.values() for each in parts if each.table}
+    there = {name: {each.part for each in parts} for name, parts in staged.items()}
+    everywhere = set.intersection(*there.values())
+    doubtful = {tables[part] for part in asked.parts if part in tables and part not in everywhere}
+    having = {table: _having(servers, table) for table in (*doubtful, *asked.truncate)}
+    commits: dict[str, TransactionCommit] = {}
+    for name in servers.names:
+        lacking = {table for table, names in having.items() if names and name not in names}
+        parts = [part for part in asked.parts if tables.get(part) not in lacking]
+        truncate = [table for table in asked.truncate if table not in lacking]
+        if not lacking:
+            commits[name] = asked
+        elif parts or truncate:
+            commits[name] = asked.model_copy(update={"parts": parts, "truncate": truncate})
+    return commits
+
+
+def _having(servers: Servers, table: str) -> set[str]:
+    """Return the servers that have a table."""
+    try:
+        return set(servers.each_with(lambda store: store.describe_table(table)))
+    except NotFoundError:
+        return set()
+
+
 def _hold_name(kind: str, said: str | None) -> str:
     """Return the transaction that keeps tablets in place: the same for each attempt that says the same."""
     return uuid.uuid4().hex if said is None else f"{kind}-{blake2b(said.encode(), digest_size=16).hexdigest()}"
@@ -203,8 +237,8 @@ def _held(table: str, op: Operation, name: str) -> WriteCommand:
     return WriteCommand(table=table, op=op, stage=Stage(transaction=name, part="held"))
 
 
-def _hold_again(servers: Servers, name: str, hold: Callable[[str], None]) -> None:
-    """Keep tablets in place by a transaction that an attempt before may have kept them by.
+def _hold_again(servers: Servers, name: str, hold: Callable[[str], list[str]]) -> list[str]:
+    """Keep tablets in place by a transaction that an attempt before may have kept them by; return as ``hold`` does.
 
     Another one, of this attempt alone, shows first whether all servers can be reached. If one cannot, this attempt
     keeps nothing in place, and what one before it kept stays so.
@@ -212,7 +246,7 @@ def _hold_again(servers: Servers, name: str, hold: Callable[[str], None]) -> Non
     mine = uuid.uuid4().hex
     try:
         hold(mine)
-        hold(name)
+        return hold(name)
     finally:
         _let_go(servers, mine)
 

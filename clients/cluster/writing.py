@@ -21,7 +21,7 @@ import pyarrow as pa
 from ...schemas.errors import UnavailableError, WrongServerError
 from ...schemas.rows.write import ROW_ERRORS_MAX, WRITER_LENGTH_MAX, WriteCommand, WriteResult, combine
 from .servers import Servers
-from .tablet_locations import TabletLocationsCache
+from .tablet_locations import TabletLocations, TabletLocationsCache
 
 _AHEAD = 3
 """Batches in flight."""
@@ -87,6 +87,9 @@ class PlacedWrite:
         self._cache = cache
         self._command = command
         self._seq = seq
+        self._locations: TabletLocations | None = None
+        """By which rows were sent that are in flight: others may have newer ones, but a later row of a key could then
+        overtake an earlier one, which has to be sent again."""
         self._lanes: dict[str, _Lane] = {}
         self._sent: deque[_Sent] = deque()
 
@@ -98,6 +101,8 @@ class PlacedWrite:
         """
         try:
             for batch in batches:
+                if not self._sent:
+                    self._locations = None
                 sent = _Sent(batch.num_rows)
                 self._send(sent, batch, np.arange(batch.num_rows))
                 self._sent.append(sent)
@@ -121,12 +126,19 @@ class PlacedWrite:
 
         Numbered parts are numbered by tablet, since a server's answers move with the tablet.
         """
-        found, command = self._cache.of(self._command.table), self._command
+        command = self._command
+        if self._locations is None:
+            self._locations = self._cache.of(command.table)
         if command.writer is None or self._seq is None:
-            return [(name, command, mine) for name, mine in found.by_server(rows).items()]
+            return [(name, command, mine) for name, mine in self._locations.by_server(rows).items()]
+        parts = self._locations.by_tablet(rows)
+        if not all(tablet for _, tablet, _ in parts):  # perhaps of a range that was added meanwhile
+            self._cache.forget(command.table)
+            self._locations = self._cache.of(command.table)
+            parts = self._locations.by_tablet(rows)
         return [
             (name, command.model_copy(update={"writer": numbered_by(command.writer, tablet)}), mine)
-            for name, tablet, mine in found.by_tablet(rows)
+            for name, tablet, mine in parts
         ]
 
     def _first_answer(self) -> WriteResult:
@@ -147,6 +159,7 @@ class PlacedWrite:
         """Wait for all lanes, then send rejected rows again by the current locations."""
         self._close_lanes(at_once=False)
         self._cache.forget(self._command.table)
+        self._locations = None
         refused = [(sent, part) for sent in self._sent for part in self._settle(sent)]
         time.sleep(_PAUSE_SECONDS)
         for sent, part in refused:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.clients.cluster.reading import followed
+from nyala.clients.cluster.servers import Servers
 from nyala.clients.flight.store import FlightStore
 from nyala.schemas.errors import (
     AlreadyPresentError,
@@ -26,6 +29,8 @@ from nyala.schemas.errors import (
     UnavailableError,
     WrongServerError,
 )
+from nyala.schemas.protocol.service import ScanStream
+from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.alter import Alteration
 from nyala.schemas.table.table import TableDefinition
@@ -412,3 +417,69 @@ def test_rows_of_many_bytes_come_in_batches_of_some(cluster: Cluster, table: Tab
     batches = list(cluster.connect(through).table("t").get_batches(pa.table(keys)))
     assert [number for batch in batches for number in batch["id"].to_pylist()] == [n for n in numbers if n != 7]
     assert len(batches) > 2 and max(batch.nbytes for batch in batches) <= 16 << 20
+
+
+def test_get_many_finds_rows_by_keys_that_are_cut(db: Database) -> None:
+    names = [f"{number:03}" for number in range(40)]
+    schema, parts = pa.schema([pa.field("k", pa.string(), False), ("v", pa.int64())]), [nyala.hash("k", buckets=8)]
+    short = {"k": nyala.ColumnOptions(type="varchar(3)")}
+    table = db.create_table("cut", schema, ["k"], partition_by=parts, column_options=short)
+    table.insert(pa.table([names, list(range(40))], ["k", "v"]))
+    asked = [name + "and more" if number % 2 else name for number, name in enumerate(names)]
+    missing = [f"x{number:02}" for number in range(20)]
+    mixed = [key for pair in zip(asked, missing * 2, strict=True) for key in pair]
+    assert table.get_many(mixed)["v"].to_pylist() == list(range(40))
+
+
+def test_bounds_of_floats_that_are_no_numbers(db: Database) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("g", pa.int64()), ("x", pa.float64())])
+    table = db.create_table("floats", schema, ["id"], partition_by=[nyala.hash("id", buckets=8)])
+    nan = float("nan")
+    cells = [nan] * 20 + [nan, 1.0] * 10 + [None] * 20 + [nan, None] * 10
+    table.insert(pa.table([range(80), [number // 20 for number in range(80)], cells], schema=schema))
+    measures = {"low": ("x", "min"), "high": ("x", "max")}
+    found = table.scan().aggregate(measures, ["g"]).sort_by("g").to_pylist()
+    assert str(found) == str([{"g": g, "low": x, "high": x} for g, x in enumerate([nan, 1.0, None, nan])]), (
+        "NaN equals nothing"
+    )
+
+
+def test_groups_may_be_named_like_results(db: Database) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("n_sum", pa.int64()), ("0", pa.int64())])
+    table = db.create_table("named", schema, ["id"], partition_by=[nyala.hash("id", buckets=8)])
+    table.insert(pa.table([range(40), [number % 2 for number in range(40)], range(40)], schema=schema))
+    measures = {"n": ("*", "count"), "1": ("0", "sum")}
+    found = table.scan().aggregate(measures, ["n_sum"]).sort_by("n_sum").to_pylist()
+    assert found == [{"n_sum": 0, "n": 20, "1": 380}, {"n_sum": 1, "n": 20, "1": 400}]
+
+
+def test_a_numbered_write_to_a_range_that_another_client_added_is_answered_again(cluster: Cluster) -> None:
+    schema, first = pa.schema([pa.field("id", pa.int64(), False)]), nyala.range("id", bounds=[(0, 100)])
+    mine, others = cluster.connect(), cluster.connect()
+    table = mine.create_table("t", schema, ["id"], partition_by=[nyala.hash("id", buckets=2), first])
+    for number in range(1, 7):
+        table.insert([{"id": number}])  # by which it finds out where tablets are
+        others.table("t").alter().add_range_partition(100 * number, 100 * number + 100).apply()
+        for again in (table, cluster.connect().table("t")):
+            assert again.insert([{"id": 100 * number}], writer="w", seq=number).applied == 1
+
+
+def test_a_tablet_that_moved_is_looked_for_beside_a_server_that_is_down() -> None:
+    rows = pa.record_batch({"id": [1]})
+
+    class Three:
+        names = ("a", "b", "c")
+
+        def reached(self, name: str, patient: bool) -> Any:
+            assert not patient
+            return SimpleNamespace(scan=lambda _: self.scan(name))
+
+        def scan(self, name: str) -> ScanStream:
+            if name == "a":
+                raise UnavailableError("the server cannot be reached")
+            if name == "b":
+                raise WrongServerError("the tablet has moved")
+            return ScanStream(rows.schema, 1, iter([rows]))
+
+    found = followed(cast(Servers, Three()), ScanSpec(table="t"))
+    assert list(found.batches) == [rows]
