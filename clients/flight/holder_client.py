@@ -161,7 +161,7 @@ class HolderClient:
         """Send something to the process that is asked now; if its machine is lost, this ends all calls to it."""
         try:
             self._reassure(_ASK_SECONDS)
-        except StoreError:
+        except Exception:  # a user's function for tokens may raise anything, and heartbeats go on
             self._sure_until = 0.0  # it may be gone, and another one come
 
     # Who has the store

@@ -50,6 +50,8 @@ class IdleStreams(Generic[Stream]):
             pass
         if others:
             self._idle.extend(reversed(others))
+            if self._closed.is_set():
+                self._close_before(math.inf)
         return found
 
     def give_back(self, stream: Stream) -> None:

@@ -146,10 +146,10 @@ class FolderLease:
         self._folder.make()
         try:
             self._take()
+            self._beat = Heartbeat(self._renew)
         except BaseException:
             self._let_go()
             raise
-        self._beat = Heartbeat(self._renew)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -97,7 +97,7 @@ def _renewed(store: StoreService, plan: CompactionPlan) -> Iterator[None]:
 
     def renew() -> None:
         while not over.wait(plan.ttl_seconds / 3):
-            with suppress(StoreError):
+            with suppress(Exception):  # a user's function for tokens may raise anything
                 store.compaction_renew(plan.compaction_id)
 
     thread = threading.Thread(target=renew, name="nyala-compaction-lease", daemon=True)

@@ -65,13 +65,24 @@ class Answers:
             return
         if begun.sequence is not None and self._thread is None:
             self._settle_waiting(0)
-            self._thread = threading.Thread(target=self._settle_queue, name="nyala-answers", daemon=True)
-            self._thread.start()
+            self._thread = self._answering()
         if self._thread:
             self._queue.put(begun)
+        elif begun.sequence is not None:
+            self._settle_one(begun)
+            self._is_answered = True
         else:
             self._waiting.append(begun)
             self._settle_waiting(self._ahead)
+
+    def _answering(self) -> threading.Thread | None:
+        """Return the thread that answers from now on; None: as many run as the system allows."""
+        thread = threading.Thread(target=self._settle_queue, name="nyala-answers", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return None
+        return thread
 
     def settle(self) -> None:
         """Return once every write is durable, and answered if it has a number.

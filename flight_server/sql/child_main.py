@@ -123,7 +123,7 @@ class StatementChild:
             os._exit(0)
         except StoreError as error:
             self._channel.send_json(FrameKind.FAILURE, **told(error))
-        except Exception:
+        except BaseException:  # a panic of Rust is no Exception; without an answer the client would wait
             _LOG.exception("a statement has failed")
             self._channel.send_json(FrameKind.FAILURE, **told(InternalError("the statement has failed: see the log")))
 

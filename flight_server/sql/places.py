@@ -111,6 +111,12 @@ class SqlPlaces:
 
     def _serve(self) -> None:
         """Give places to waiters, the first ones first, but for users who have their share."""
+        if self._is_closed:
+            for waiter in self._waiters:
+                waiter.failure = UnavailableError("the server is stopping; try again when it is back", 1.0)
+                waiter.came.set()
+            self._waiters.clear()
+            return
         busy = Counter(self._busy.values())
         for waiter in list(self._waiters):
             if waiter.of_transaction is None and busy[waiter.user] >= self._user_max:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -115,3 +116,21 @@ def test_all_streams_together_stay_below_a_limit(store: StoreService, serve: Cal
         assert second.refusal(b'{"commit":true,"rows":200}') == "UNAVAILABLE"
     assert first.commit(200)["applied"] == 200
     assert Stream(served).send(served.rows(200, start=1000)).commit(200)["applied"] == 200
+
+
+def test_batches_are_answered_where_no_thread_can_start(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, refused = threading.Thread.start, list[str]()
+
+    def fail(self: threading.Thread) -> None:
+        if self.name == "nyala-answers":
+            refused.append(self.name)
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    command = {"table": "homes", "op": "insert", "writer": "w"}
+    numbers = tuple(b'{"seq": %d}' % seq for seq in range(3))
+    answers = served.put(command, *(served.rows(2, start=2 * seq) for seq in range(3)), metadata=numbers)
+    assert [(answer["seq"], answer["applied"]) for answer in answers] == [(0, 2), (1, 2), (2, 2)]
+    assert served.ids() == list(range(6))
+    assert len(refused) >= 2

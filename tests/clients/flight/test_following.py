@@ -299,6 +299,22 @@ def test_a_lost_machine_is_noticed_by_what_it_does_not_acknowledge(pair: Pair, m
     assert pair.first.asked == asked  # a client that is closed asks no more
 
 
+def test_heartbeats_go_on_after_a_token_could_not_be_had(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "PERIOD_SECONDS", 0.01)
+    reassure, failures = HolderClient._reassure, [KeyError("token")]
+
+    def fail_once(self: HolderClient, seconds: float) -> None:
+        if failures and threading.current_thread().name == "nyala-heartbeat":
+            raise failures.pop()
+        reassure(self, seconds)
+
+    monkeypatch.setattr(HolderClient, "_reassure", fail_once)
+    with nyala.connect(pair.url):
+        until(lambda: not failures)
+        asked = pair.first.asked
+        until(lambda: pair.first.asked > asked + 3)
+
+
 def test_a_client_of_one_location_notices_a_lost_machine_where_it_was_led(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

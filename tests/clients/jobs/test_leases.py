@@ -350,3 +350,15 @@ def test_leases_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mak
             threading.Event().wait(0.05)
         assert source.table("x").describe()["schema_version"] > version
         made.note([1])
+
+
+def test_a_lease_without_a_heartbeat_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lease, "Heartbeat", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            FolderLease(Folder.at(tmp_path), "x", "x").__enter__()
+    with FolderLease(Folder.at(tmp_path), "x", "x") as held:
+        held.check()

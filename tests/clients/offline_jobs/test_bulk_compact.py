@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -152,3 +154,17 @@ def test_rowsets_are_merged_in_the_bucket_of_a_store(is_remote: bool, tmp_path: 
     assert not home.bucket.list("stores/a/compactions/"), "nothing is left behind"
     report = verify_bucket(home)
     assert report.is_sound and not report.notes, (report.problems, report.notes)
+
+
+def test_a_compaction_is_renewed_after_a_token_could_not_be_had() -> None:
+    asked, is_over = list[str](), threading.Event()
+
+    def renew(compaction_id: str) -> None:
+        asked.append(compaction_id)
+        if len(asked) == 1:
+            raise KeyError("token")
+        is_over.set()
+
+    store, plan = SimpleNamespace(compaction_renew=renew), SimpleNamespace(ttl_seconds=0.03, compaction_id="c")
+    with compaction._renewed(cast(Any, store), cast(Any, plan)):
+        assert is_over.wait(30)
