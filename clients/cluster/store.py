@@ -217,7 +217,7 @@ class PlacedStore(Verbs, KeyReader, RowWriter):
 
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
         """See StoreService. One commit on each server: docs/servers.md explains the consequences."""
-        return transactions.commit(self.servers, commit)
+        return transactions.commit(self.servers, self._cache, commit)
 
     def staged_parts(self, transaction: str) -> list[StagedShape]:
         """See StoreService. Those of all servers, once each."""
@@ -230,7 +230,7 @@ class PlacedStore(Verbs, KeyReader, RowWriter):
 
     def execute(self, statement: Statement) -> WriteResult:
         """See StoreService. One commit on each server, of its own rows: docs/servers.md."""
-        return transactions.execute(self.servers, statement)
+        return transactions.execute(self.servers, self._cache, statement)
 
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService. Those of all servers; a write to several servers is a commit on each."""

@@ -112,17 +112,17 @@ def stage(
     return longest.model_copy(update={"rows": rows, "seconds_to_live": seconds, "servers": server_rows})
 
 
-def _hold(servers: Servers, command: WriteCommand) -> list[str]:
-    """Stage an empty part on every server that has the table: from then on its tablets cannot move. Return the servers.
+def _hold(servers: Servers, command: WriteCommand) -> None:
+    """Stage an empty part on every server that has the table: from then on its tablets cannot move.
 
     No commit includes this part; it is discarded with the transaction.
     """
     assert command.stage is not None
     held = command.model_copy(update={"stage": command.stage.model_copy(update={"part": f"hold-{uuid.uuid4().hex}"})})
-    return list(servers.each_with(lambda store: store.stage(held, [])))
+    servers.each_with(lambda store: store.stage(held, []))
 
 
-def execute(servers: Servers, asked: Statement) -> WriteResult:
+def execute(servers: Servers, cache: TabletLocationsCache, asked: Statement) -> WriteResult:
     """Execute a statement on one server after the other, each on its own tablets, which cannot move meanwhile.
 
     If only some servers have executed a numbered statement, or may have, its tablets stay in place until it is sent
@@ -135,11 +135,16 @@ def execute(servers: Servers, asked: Statement) -> WriteResult:
     name, is_half_done = _hold_name("statement", said), said is not None
     found: list[WriteResult] = []
 
-    def hold(name: str) -> list[str]:
-        return _hold(servers, _held(asked.table, _OPERATIONS[asked.kind], name))
+    def hold(name: str) -> None:
+        _hold(servers, _held(asked.table, _OPERATIONS[asked.kind], name))
 
     try:
-        names = hold(name) if said is None else _hold_again(servers, name, hold)
+        if said is not None:
+            _hold_again(servers, name, hold)
+        else:
+            hold(name)
+        cache.forget(asked.table)
+        names = cache.of(asked.table).names  # a server that was added may lack the table
         for server in names:
             try:
                 found.append(servers.store(server).execute(asked.model_copy(update={"here": True})))
@@ -158,7 +163,7 @@ def execute(servers: Servers, asked: Statement) -> WriteResult:
     return combine(found)
 
 
-def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
+def commit(servers: Servers, cache: TabletLocationsCache, asked: TransactionCommit) -> TransactionResult:
     """Commit a transaction on one server after the other; repeated, each server repeats its answer.
 
     With the version of an application, the tablets of its tables stay in place until all servers have committed it, or
@@ -173,7 +178,7 @@ def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
         name = _hold_name("version", f"{asked.app_id}\0{asked.app_version}")
         _hold_tables(servers, asked, name)
     answers: dict[str, TransactionResult] = {}
-    for server, mine in _commits(servers, asked).items():
+    for server, mine in _commits(servers, cache, asked).items():
         try:
             answers[server] = servers.store(server).commit_transaction(mine)
         except StoreError as error:
@@ -195,7 +200,7 @@ def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
     )
 
 
-def _commits(servers: Servers, asked: TransactionCommit) -> dict[str, TransactionCommit]:
+def _commits(servers: Servers, cache: TabletLocationsCache, asked: TransactionCommit) -> dict[str, TransactionCommit]:
     """Return what each server has to commit: nothing of a table that others have, and it has not.
 
     A server that was added has only the tables that were made since, and those that it got tablets of.
@@ -207,11 +212,11 @@ def _commits(servers: Servers, asked: TransactionCommit) -> dict[str, Transactio
     there = {name: {each.part for each in parts} for name, parts in staged.items()}
     everywhere = set.intersection(*there.values())
     doubtful = {tables[part] for part in asked.parts if part in tables and part not in everywhere}
-    having = {table: _having(servers, table) for table in (*doubtful, *asked.truncate)}
+    having = {table: _having(servers, cache, table) for table in (*doubtful, *asked.truncate)}
     commits: dict[str, TransactionCommit] = {}
     for name in servers.names:
         lacking = {table for table, names in having.items() if names and name not in names}
-        parts = [part for part in asked.parts if tables.get(part) not in lacking]
+        parts = [part for part in asked.parts if part in there[name] or tables.get(part) not in lacking]
         truncate = [table for table in asked.truncate if table not in lacking]
         if not lacking:
             commits[name] = asked
@@ -220,10 +225,18 @@ def _commits(servers: Servers, asked: TransactionCommit) -> dict[str, Transactio
     return commits
 
 
-def _having(servers: Servers, table: str) -> set[str]:
-    """Return the servers that have a table."""
+def _having(servers: Servers, cache: TabletLocationsCache, table: str) -> set[str]:
+    """Return the servers that have a table, which have all of it; empty if none has.
+
+    Raises:
+        UnavailableError: they have not: others know it by another name, or a tablet is on no server.
+    """
     try:
-        return set(servers.each_with(lambda store: store.describe_table(table)))
+        names = set(servers.each_with(lambda store: store.describe_table(table)))
+        if len(names) < len(servers.names):
+            cache.forget(table)
+            names = set(cache.of(table).names)
+        return names
     except NotFoundError:
         return set()
 
@@ -237,8 +250,8 @@ def _held(table: str, op: Operation, name: str) -> WriteCommand:
     return WriteCommand(table=table, op=op, stage=Stage(transaction=name, part="held"))
 
 
-def _hold_again(servers: Servers, name: str, hold: Callable[[str], list[str]]) -> list[str]:
-    """Keep tablets in place by a transaction that an attempt before may have kept them by; return as ``hold`` does.
+def _hold_again(servers: Servers, name: str, hold: Callable[[str], None]) -> None:
+    """Keep tablets in place by a transaction that an attempt before may have kept them by.
 
     Another one, of this attempt alone, shows first whether all servers can be reached. If one cannot, this attempt
     keeps nothing in place, and what one before it kept stays so.
@@ -246,7 +259,7 @@ def _hold_again(servers: Servers, name: str, hold: Callable[[str], list[str]]) -
     mine = uuid.uuid4().hex
     try:
         hold(mine)
-        return hold(name)
+        hold(name)
     finally:
         _let_go(servers, mine)
 

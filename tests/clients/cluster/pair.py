@@ -9,6 +9,7 @@ from typing import Any, cast
 from nyala.clients.api.database import Database
 from nyala.clients.cluster.servers import Servers
 from nyala.clients.cluster.store import PlacedStore
+from nyala.clients.cluster.tablet_locations import TabletLocationsCache
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -55,6 +56,7 @@ class Pair:
         self.gateways: dict[str, Gateway] = {}
         known = {name: cast(StoreService, _Door(self, name)) for name in names}
         self.members = Servers(self.placement, known=known)
+        self.cache = TabletLocationsCache(self.members)
         self.db = Database(cast(StoreService, PlacedStore(self.members)))
         self.calls: list[str] = []
         self.stop_at: int | None = None

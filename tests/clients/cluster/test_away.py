@@ -81,11 +81,11 @@ def holds(pair: Pair) -> bool:
 def test_a_statement_that_reaches_some_servers_holds_no_tablets(pair: Pair, number: dict[str, Any]) -> None:
     statement = Statement(table="both", kind=StatementKind.DELETE, where="id < 9", **number)
     with pytest.raises(nyala.UnavailableError, match="the server 'b'"):
-        transactions.execute(pair.members, statement)
+        transactions.execute(pair.members, pair.cache, statement)
     assert not holds(pair)
     assert pair.stores["a"].scan(ScanSpec(table="both", here=True, where="id < 9")).to_reader().read_all().num_rows
     pair.gateways["b"] = pair.back  # type: ignore[attr-defined]
-    assert transactions.execute(pair.members, statement).applied == 9
+    assert transactions.execute(pair.members, pair.cache, statement).applied == 9
     assert not holds(pair)
 
 
@@ -96,7 +96,7 @@ def test_a_version_that_reaches_some_servers_holds_no_tablets(pair: Pair) -> Non
     pair.gateways["b"] = away
     version = TransactionCommit(transaction="another", app_id="app", app_version=1, truncate=["both"])
     with pytest.raises(nyala.UnavailableError, match="the server 'b'"):
-        transactions.commit(pair.members, version)
+        transactions.commit(pair.members, pair.cache, version)
     pair.stores["a"].abort_transaction(work.id)
     assert not holds(pair)
 
@@ -108,14 +108,14 @@ def test_a_repeated_statement_that_reaches_some_servers_lets_nothing_go(pair: Pa
     execute = pair.back.execute  # type: ignore[attr-defined]
     pair.back.execute = away.execute  # type: ignore[attr-defined]
     with pytest.raises(nyala.UnavailableError):
-        transactions.execute(pair.members, statement)
+        transactions.execute(pair.members, pair.cache, statement)
     assert holds(pair)
     pair.gateways["b"] = away
     with pytest.raises(nyala.UnavailableError):
-        transactions.execute(pair.members, statement)
+        transactions.execute(pair.members, pair.cache, statement)
     assert holds(pair)
     pair.gateways["b"], pair.back.execute = pair.back, execute  # type: ignore[attr-defined]
-    assert transactions.execute(pair.members, statement).applied == 9
+    assert transactions.execute(pair.members, pair.cache, statement).applied == 9
     assert not holds(pair)
 
 

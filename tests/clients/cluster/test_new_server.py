@@ -11,8 +11,9 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.fs.memory import MemoryFileSystem
-from nyala.schemas.errors import NotFoundError
+from nyala.schemas.errors import NotFoundError, UnavailableError
 from nyala.schemas.store.placement import Placement, ServerIdentity
+from nyala.schemas.table.alter import Alteration, RenameTable
 from tests.clients.cluster.cluster import Cluster, Member
 
 COUNT = 30
@@ -73,3 +74,29 @@ def test_a_part_of_a_table_that_was_dropped_is_an_error(db: Database) -> None:
         changes.upsert("new", rows(2))
         db.drop_table("old")
     assert values(db, "new") == {0}
+
+
+@pytest.mark.parametrize("way", ["statement", "transaction", "truncate"])
+def test_a_table_that_some_servers_know_by_another_name_is_changed_nowhere(
+    db: Database, cluster: Cluster, way: str
+) -> None:
+    rename(cluster, "a", "old", "renamed")
+    with pytest.raises((UnavailableError, NotFoundError)):
+        if way == "statement":
+            db.table("old").update_where({"v": "v + 1"})
+        else:
+            with db.transaction() as changes:
+                changes.upsert("new", rows(2))
+                if way == "truncate":
+                    changes.truncate("old")
+                else:
+                    changes.upsert("old", rows(2))
+    assert values(db, "new") == {0}
+    rename(cluster, "b", "old", "renamed")
+    for name in "ab":
+        rename(cluster, name, "renamed", "old")
+    assert values(db, "old") == {0}
+
+
+def rename(cluster: Cluster, server: str, table: str, name: str) -> None:
+    cluster.members[server].store.alter_table(Alteration(table=table, steps=[RenameTable(to=name)]))
