@@ -87,14 +87,15 @@ def followed(servers: Servers, ticket: ScanSpec) -> ScanStream:
         away: UnavailableError | None = None
         for name in servers.names:
             try:
-                found = servers.reached(name, patient=pause is None).scan(moved)
+                # Also makes a server take over what it was handed.
+                servers.reached(name, patient=pause is None).tablets(ticket.table)
+                found = servers.store(name).scan(moved)
                 return _going_on(servers, replace(found, batches=begun(found.batches)))
             except (WrongServerError, NotFoundError):
                 continue
             except UnavailableError as error:  # another server may have the tablet
                 away = error
         if pause is not None:
-            servers.there_with(lambda store: store.tablets(ticket.table))  # makes a server take over what it was handed
             time.sleep(pause)
         elif away is not None:
             raise away

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -16,7 +16,14 @@ import pyarrow as pa
 from ...schemas.errors import NotFoundError, StoreError, UnavailableError
 from ...schemas.rows.operation import Operation
 from ...schemas.rows.statement import Statement, StatementKind
-from ...schemas.rows.transaction import ServerRows, StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.rows.transaction import (
+    ServerRows,
+    StagedBatch,
+    StagedShape,
+    StageResult,
+    TransactionCommit,
+    TransactionResult,
+)
 from ...schemas.rows.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult, combine
 from ..flight.staging_put import named
 from .servers import Servers
@@ -30,6 +37,8 @@ _OPERATIONS = {
     StatementKind.RESTORE: Operation.UPSERT,
 }
 """Who may send such a statement may also stage such an operation."""
+_Staged = Mapping[str, Sequence[StagedShape]]
+"""The parts of a transaction on each server."""
 _COUNTS = ("rows", "applied", "ignored", "stale", "error_count", "truncated", "cells_truncated", "replaced")
 
 
@@ -173,12 +182,13 @@ def commit(servers: Servers, cache: TabletLocationsCache, asked: TransactionComm
     Raises:
         StoreError: a server failed; a note lists those that had committed before.
     """
-    name = None
-    if asked.app_id is not None and len(servers.names) > 1:
+    name, is_shared = None, len(servers.names) > 1
+    staged = servers.each(lambda store: store.staged_parts(asked.transaction)) if is_shared else {}
+    if asked.app_id is not None and is_shared:
         name = _hold_name("version", f"{asked.app_id}\0{asked.app_version}")
-        _hold_tables(servers, asked, name)
+        _hold_tables(servers, asked, staged, name)
     answers: dict[str, TransactionResult] = {}
-    for server, mine in _commits(servers, cache, asked).items():
+    for server, mine in _commits(servers, cache, asked, staged).items():
         try:
             answers[server] = servers.store(server).commit_transaction(mine)
         except StoreError as error:
@@ -200,14 +210,15 @@ def commit(servers: Servers, cache: TabletLocationsCache, asked: TransactionComm
     )
 
 
-def _commits(servers: Servers, cache: TabletLocationsCache, asked: TransactionCommit) -> dict[str, TransactionCommit]:
+def _commits(
+    servers: Servers, cache: TabletLocationsCache, asked: TransactionCommit, staged: _Staged
+) -> dict[str, TransactionCommit]:
     """Return what each server has to commit: nothing of a table that others have, and it has not.
 
     A server that was added has only the tables that were made since, and those that it got tablets of.
     """
-    if len(servers.names) == 1:
+    if not staged:
         return dict.fromkeys(servers.names, asked)
-    staged = servers.each(lambda store: store.staged_parts(asked.transaction))
     tables = {each.part: each.table for parts in staged.values() for each in parts if each.table}
     there = {name: {each.part for each in parts} for name, parts in staged.items()}
     everywhere = set.intersection(*there.values())
@@ -264,11 +275,10 @@ def _hold_again(servers: Servers, name: str, hold: Callable[[str], None]) -> Non
         _let_go(servers, mine)
 
 
-def _hold_tables(servers: Servers, asked: TransactionCommit, name: str) -> None:
+def _hold_tables(servers: Servers, asked: TransactionCommit, staged: _Staged, name: str) -> None:
     """Keep all tablets that a transaction changes in place. Servers that have committed it know its tables no more, but
     an attempt before has kept these in place, too."""
-    staged = servers.each(lambda store: store.staged_parts(asked.transaction)).values()
-    operations = {each.table: each.operation for parts in staged for each in parts if each.table}
+    operations = {each.table: each.operation for parts in staged.values() for each in parts if each.table}
     for table, op in {**dict.fromkeys(asked.truncate, Operation.DELETE), **operations}.items():
         with suppress(NotFoundError):  # it was dropped: the servers that have not committed say so
             _hold(servers, _held(table, op, name))

@@ -212,10 +212,12 @@ class _FirstLines:
 
     def of_row(self, command: WriteCommand, writer: str, columns: tuple[Any, ...]) -> bytes | None:
         """Return the first line of the write of a row; None if it cannot go by a session."""
+        if command.stage is not None:
+            return None
         key = *_key(command, writer), columns
-        if command.stage is None and (known := self._rows.get(key)) is not None:
+        if (known := self._rows.get(key)) is not None:
             return known
-        if command.stage is not None or not all(type(name) is str for name in columns):
+        if not all(type(name) is str for name in columns):
             return None
         line = b'{"write":%b,"columns":%b}' % (_named(command, writer), json_of(columns))
         return _kept(self._rows, key, line) if len(line) <= _BYTES_MAX else None

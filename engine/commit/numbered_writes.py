@@ -270,8 +270,9 @@ class NumberedWrites:
         if self._restored is None:
             return notes
         gone = [table_id for table_id in {*notes.owners.tolist()} if table_id not in self._restored]
-        is_gone = np.isin(notes.owners, gone) & (notes.kinds == NoteKind.ANSWER) if gone else np.zeros(1, np.bool_)
-        return notes.taken(~is_gone) if is_gone.any() else notes
+        if not gone:
+            return notes
+        return notes.taken(~np.isin(notes.owners, gone) | (notes.kinds != NoteKind.ANSWER))
 
     def _restore_answers(self, answers: LoggedAnswers, timestamps: np.ndarray) -> bool:
         """Keep what would remain of answers that are kept one after the other; False, with nothing done, if writers or

@@ -472,11 +472,14 @@ def test_a_tablet_that_moved_is_looked_for_beside_a_server_that_is_down() -> Non
 
         def reached(self, name: str, patient: bool) -> Any:
             assert not patient
+            if name == "a":
+                raise UnavailableError("the server cannot be reached")
+            return SimpleNamespace(tablets=lambda _: None)
+
+        def store(self, name: str) -> Any:
             return SimpleNamespace(scan=lambda _: self.scan(name))
 
         def scan(self, name: str) -> ScanStream:
-            if name == "a":
-                raise UnavailableError("the server cannot be reached")
             if name == "b":
                 raise WrongServerError("the tablet has moved")
             return ScanStream(rows.schema, 1, iter([rows]))
